@@ -1,0 +1,179 @@
+//! What a process says about itself: the answer to `inspect`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::phase::Phase;
+use crate::verb::{AllocationId, Location};
+
+extern crate alloc;
+
+/// Everything the tool needs to know about one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Inventory {
+    /// The version of the shim (`CARGO_PKG_VERSION`).
+    pub shim_version: String,
+    /// The process as it sees itself.
+    pub pid: i32,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Whether a panic was caught in the shim.
+    pub poisoned: bool,
+    /// `cuDriverGetVersion`.
+    pub driver_version: i32,
+    /// The devices the process sees, in ordinal order.
+    pub devices: Vec<DeviceInfo>,
+    /// Contexts known.
+    pub contexts: u32,
+    /// The state of the gates and of the work behind them.
+    pub drain: Drain,
+    /// Allocations, if asked for.
+    pub allocations: Vec<Allocation>,
+    /// Memory the shim does not move, which the driver saves itself.
+    pub driver_memory: DriverMemory,
+    /// What cannot be carried, by kind.
+    pub blockers: Vec<Blocker>,
+}
+
+/// A device as the process sees it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// Its ordinal in the process.
+    pub ordinal: i32,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+}
+
+/// One allocation.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Allocation {
+    /// Its name, the same in all processes.
+    pub id: AllocationId,
+    /// Where it is.
+    pub location: Location,
+    /// Bytes.
+    pub size: u64,
+    /// Made here or imported.
+    pub origin: Origin,
+    /// Whether a ticket of it may be in somebody's hands.
+    pub exported: bool,
+    /// Virtual handles held, counted as the driver counts.
+    pub handles: u32,
+    /// Mappings.
+    pub mappings: u32,
+    /// Where its bytes are.
+    pub contents: Contents,
+}
+
+/// Where an allocation came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Origin {
+    /// Made by this process.
+    Created,
+    /// Imported by a ticket of the process with this pid.
+    Imported {
+        /// The exporter, as the ticket names it.
+        exporter: i32,
+    },
+}
+
+/// Where the bytes of an allocation are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Contents {
+    /// On the GPU, or wherever it is located.
+    Live,
+    /// Dropped; another process has them.
+    Elsewhere,
+    /// Dropped; all zero.
+    Zero,
+    /// Dropped; in host memory of this process.
+    Host,
+    /// Dropped; in a chunk store.
+    Chunks,
+}
+
+/// Whether work has drained, and what is in the way.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Drain {
+    /// Nothing runs and nobody is inside a gated call.
+    pub drained: bool,
+    /// Contexts with their state.
+    pub contexts: Vec<ContextState>,
+    /// Threads that wait at a gate.
+    pub waiting: Vec<WaitingThread>,
+    /// Threads inside a gated call.
+    pub inside: u32,
+    /// Captures under way.
+    pub captures: u32,
+    /// An error that a context answered with when asked whether it is idle: a sticky error of the program.
+    pub error: Option<u32>,
+}
+
+/// A context.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ContextState {
+    /// The device's ordinal.
+    pub device: i32,
+    /// Whether it has work that is not done.
+    pub busy: bool,
+}
+
+/// A thread at a gate.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WaitingThread {
+    /// The kernel's thread id.
+    pub tid: i32,
+    /// The call it wants to make.
+    pub call: String,
+}
+
+/// Memory the driver saves itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DriverMemory {
+    /// `cuMemAlloc` and its family.
+    pub malloc_bytes: u64,
+    /// Stream-ordered allocations.
+    pub async_bytes: u64,
+    /// `cuMemHostAlloc` and `cuMemAllocHost`.
+    pub host_bytes: u64,
+}
+
+/// Something that cannot be carried.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Blocker {
+    /// What kind.
+    pub kind: BlockerKind,
+    /// How many of it are alive.
+    pub count: u64,
+    /// An example: a name, an address, a size.
+    pub example: String,
+}
+
+/// Kinds of things that cannot be carried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum BlockerKind {
+    /// Memory opened by a legacy CUDA IPC handle.
+    IpcOpened,
+    /// Memory for which a legacy CUDA IPC handle was handed out.
+    IpcExported,
+    /// A memory pool that can be shared.
+    SharedPool,
+    /// Managed memory.
+    Managed,
+    /// A multicast object.
+    Multicast,
+    /// A handle imported from a process without the shim.
+    ForeignImport,
+    /// A raw descriptor handed out (fabric, dma-buf, or the raw mode of the shim).
+    RawHandle,
+    /// A sparse array mapping.
+    SparseMapping,
+    /// External memory of a graphics API.
+    ExternalMemory,
+    /// A graphics resource that is mapped.
+    Graphics,
+    /// A call that allocates or shares was obtained in an ABI the shim does not know.
+    UnknownAbi,
+}

@@ -1,0 +1,45 @@
+//! Allocations that only a ticket keeps, and what is attached to each.
+//!
+//! A native descriptor keeps memory alive after its exporter let go of handle and mapping. So does a ticket, but
+//! nobody tells when its last descriptor is closed: such allocations wait here until a sweep finds them unheld.
+
+use protocol::{AllocationId, Secret};
+
+use super::World;
+use super::handles::{Leaving, Pin};
+use super::record::{Attachment, Key};
+
+impl<A: Attachment> World<A> {
+    /// Looks at what is attached to a pinned allocation.
+    pub fn attached<T>(&self, pin: &Pin, look: impl FnOnce(&mut A) -> T) -> Option<T> {
+        self.lock().allocations.get_mut(&pin.key).map(|allocation| look(&mut allocation.attached))
+    }
+
+    /// The name and the secret of a pinned allocation, for its ticket.
+    pub fn ticket_of(&self, pin: &Pin) -> Option<(AllocationId, Secret)> {
+        self.lock().allocations.get(&pin.key).map(|allocation| (allocation.what.id, allocation.what.secret))
+    }
+
+    /// Remembers that a raw descriptor, or a handle of a kind that cannot be carried, was handed out.
+    pub fn mark_raw(&self, pin: &Pin) {
+        if let Some(allocation) = self.lock().allocations.get_mut(&pin.key) {
+            allocation.raw = true;
+        }
+    }
+
+    /// Whether anything waits for a sweep.
+    pub fn waits(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
+    /// Looks at up to `limit` waiting allocations, from `after` on and then round, and lets go of those that nobody
+    /// holds. Returns them, and where the next sweep goes on.
+    pub fn sweep(&self, after: Option<Key>, limit: usize) -> (Vec<Leaving>, Option<Key>) {
+        let mut state = self.lock();
+        let later = after.map_or(Key(0), |Key(at)| Key(at + 1));
+        let keys: Vec<Key> =
+            state.waiting.range(later..).chain(state.waiting.range(..later)).take(limit).copied().collect();
+        let last = keys.last().copied();
+        (keys.into_iter().filter_map(|key| state.settle(key)).collect(), last)
+    }
+}

@@ -59,6 +59,6 @@ fn a_hundred_thousand_live_objects_do_not_slow_a_cycle_down() {
         map(&world, handle, BASE + (number + 1) * SIZE, SIZE, 0);
     }
     let crowded = shortest(5, |at| (0..ROUND).for_each(|n| cycle(&world, at * ROUND + n, BASE)));
-    // Twice for the deeper trees, and as much again for caches: a scan would cost a thousand times.
-    assert!(crowded < alone * 4, "a cycle took {alone:?} alone and {crowded:?} among {LIVE}");
+    // Deeper trees and colder caches cost a few times a very short time; a scan would cost ten thousand times.
+    assert!(crowded < alone * 12, "a cycle took {alone:?} alone and {crowded:?} among {LIVE}");
 }

@@ -2,4 +2,6 @@
 //!
 //! Nothing here makes a driver call, so tests and benchmarks link it like any library.
 
+pub mod calls;
+pub mod gate;
 pub mod world;

@@ -3,7 +3,7 @@
 use cuda_sys::MemHandle;
 use protocol::{AllocationId, Secret};
 
-use super::record::{Allocation, Attachment, Backing, Contents, Description, Handle, Key};
+use super::record::{Allocation, Attachment, Backing, Contents, Description, Handle, Key, Origin};
 use super::{State, VIRTUAL, World, is_virtual};
 
 /// Keeps the real handle of an allocation valid across a driver call. Goes back by [`World::unpin`].
@@ -13,6 +13,7 @@ pub struct Pin {
     pub(super) key: Key,
     /// The virtual handle it was pinned through, or `NONE`.
     pub(super) handle: MemHandle,
+    pub(super) imported: bool,
     real: MemHandle,
 }
 
@@ -22,9 +23,9 @@ impl Pin {
         self.real
     }
 
-    /// Which allocation.
-    pub const fn key(&self) -> Key {
-        self.key
+    /// Whether it was pinned through a handle that came by an import.
+    pub const fn is_imported(&self) -> bool {
+        self.imported
     }
 }
 
@@ -33,6 +34,8 @@ impl Pin {
 #[must_use = "the real handle leaks unless the driver is asked to release it"]
 pub struct Leaving {
     pub(super) key: Key,
+    /// Whether the last reference was a handle that came by an import.
+    imported: bool,
     real: Option<MemHandle>,
 }
 
@@ -77,37 +80,41 @@ pub struct Adopted {
 impl<A: Attachment> World<A> {
     /// Records new memory and returns a virtual handle that is held once.
     pub fn adopt(&self, real: MemHandle, what: Description) -> MemHandle {
-        self.lock().adopt(real, what)
+        let mut state = self.lock();
+        let key = state.adopt(real, what);
+        state.new_handle(key, what.origin != Origin::Created)
     }
 
     /// Records an import by ticket, or another reference to it where the allocation is known by now.
     pub fn adopt_import(&self, real: MemHandle, what: Description) -> Adopted {
         let mut state = self.lock();
-        match state.find(what.id, what.secret) {
-            Ok(key) => Adopted { handle: state.new_handle(key), surplus: Some(real) },
-            Err(_) => Adopted { handle: state.adopt(real, what), surplus: None },
-        }
+        let (key, surplus) = match state.find(what.id, what.secret) {
+            Ok(key) => (key, Some(real)),
+            Err(_) => (state.adopt(real, what), None),
+        };
+        Adopted { handle: state.new_handle(key, true), surplus }
     }
 
     /// Another virtual handle for an allocation that is here already, as an import of its ticket gives.
     pub fn join(&self, id: AllocationId, secret: Secret) -> Result<MemHandle, NotHere> {
         let mut state = self.lock();
         let key = state.find(id, secret)?;
-        Ok(state.new_handle(key))
+        Ok(state.new_handle(key, true))
     }
 
-    /// Pins the allocation behind a virtual handle that the program holds.
+    /// Pins the allocation behind a virtual handle. A handle that was released is still good while something is
+    /// mapped through it, as with the driver (580.159.04).
     pub fn pin(&self, handle: MemHandle) -> Result<Pin, NotHere> {
         let mut state = self.lock();
-        let key = state.held_handle(handle)?.key;
-        state.pin(key, handle)
+        let found = *state.known(handle)?;
+        state.pin(found.key, handle, found.imported)
     }
 
     /// Pins an allocation for whoever knows its secret.
     pub fn pin_ticket(&self, id: AllocationId, secret: Secret) -> Result<Pin, NotHere> {
         let mut state = self.lock();
         let key = state.find(id, secret)?;
-        state.pin(key, MemHandle::NONE)
+        state.pin(key, MemHandle::NONE, false)
     }
 
     /// Gives a pin back.
@@ -124,11 +131,14 @@ impl<A: Attachment> World<A> {
     /// Takes one reference of the program away from a virtual handle.
     pub fn release(&self, handle: MemHandle) -> Result<Release, NotHere> {
         let mut state = self.lock();
-        let found = state.held_handle(handle)?;
-        found.count -= 1;
-        let key = found.key;
+        let found = state.known(handle)?;
+        found.count = found.count.checked_sub(1).ok_or(NotHere::Unknown)?;
+        let Handle { key, imported, .. } = *found;
         state.prune(handle);
-        Ok(state.settle(key).map_or(Release::Counted, Release::Last))
+        Ok(match state.settle(key) {
+            Some(leaving) => Release::Last(Leaving { imported, ..leaving }),
+            None => Release::Counted,
+        })
     }
 
     /// Undoes a release whose driver call failed: the program still holds `handle`.
@@ -137,7 +147,7 @@ impl<A: Attachment> World<A> {
         let key = leaving.key;
         if let Some(allocation) = state.allocations.get_mut(&key) {
             allocation.leaving = false;
-            state.hold(handle, key).count += 1;
+            state.hold(handle, key, leaving.imported).count += 1;
         }
     }
 
@@ -145,8 +155,7 @@ impl<A: Attachment> World<A> {
     pub fn retain(&self, address: u64) -> Option<MemHandle> {
         let mut state = self.lock();
         let handle = state.mapping_at(address)?.1.handle;
-        let key = state.handles.get(&handle.0)?.key;
-        state.hold(handle, key).count += 1;
+        state.handles.get_mut(&handle.0)?.count += 1;
         Some(handle)
     }
 
@@ -169,17 +178,10 @@ impl<A: Attachment> World<A> {
             state.waiting.insert(leaving.key);
         }
     }
-
-    /// What is known of the allocation behind a handle that the program holds.
-    pub fn describe(&self, handle: MemHandle) -> Result<Description, NotHere> {
-        let mut state = self.lock();
-        let key = state.held_handle(handle)?.key;
-        state.allocations.get(&key).map(|allocation| allocation.what).ok_or(NotHere::Unknown)
-    }
 }
 
 impl<A: Attachment> State<A> {
-    fn adopt(&mut self, real: MemHandle, what: Description) -> MemHandle {
+    fn adopt(&mut self, real: MemHandle, what: Description) -> Key {
         let key = Key(self.next_key);
         self.next_key += 1;
         self.ids.insert(what.id, key);
@@ -199,35 +201,35 @@ impl<A: Attachment> State<A> {
                 attached: A::default(),
             },
         );
-        self.new_handle(key)
+        key
     }
 
     /// A new virtual handle, held once.
-    fn new_handle(&mut self, key: Key) -> MemHandle {
+    fn new_handle(&mut self, key: Key, imported: bool) -> MemHandle {
         let handle = MemHandle(VIRTUAL | self.next_handle);
         self.next_handle += 1;
-        self.hold(handle, key).count += 1;
+        self.hold(handle, key, imported).count += 1;
         handle
     }
 
     /// The record of a handle; a new one where mappings and references had all gone meanwhile.
-    pub(super) fn hold(&mut self, handle: MemHandle, key: Key) -> &mut Handle {
+    pub(super) fn hold(&mut self, handle: MemHandle, key: Key, imported: bool) -> &mut Handle {
         let (allocations, waiting) = (&mut self.allocations, &mut self.waiting);
         self.handles.entry(handle.0).or_insert_with(|| {
             if let Some(allocation) = allocations.get_mut(&key) {
                 allocation.handles += 1;
                 waiting.remove(&key);
             }
-            Handle { key, count: 0, mappings: 0 }
+            Handle { key, imported, count: 0, mappings: 0 }
         })
     }
 
-    /// The record of a handle that the program holds.
-    fn held_handle(&mut self, handle: MemHandle) -> Result<&mut Handle, NotHere> {
+    /// The record of a handle that the program, or a mapping, holds.
+    fn known(&mut self, handle: MemHandle) -> Result<&mut Handle, NotHere> {
         match self.handles.get_mut(&handle.0) {
-            Some(found) if found.count > 0 => Ok(found),
-            _ if is_virtual(handle) => Err(NotHere::Unknown),
-            _ => Err(NotHere::NotOurs),
+            Some(found) => Ok(found),
+            None if is_virtual(handle) => Err(NotHere::Unknown),
+            None => Err(NotHere::NotOurs),
         }
     }
 
@@ -253,12 +255,12 @@ impl<A: Attachment> State<A> {
         }
     }
 
-    fn pin(&mut self, key: Key, handle: MemHandle) -> Result<Pin, NotHere> {
+    fn pin(&mut self, key: Key, handle: MemHandle, imported: bool) -> Result<Pin, NotHere> {
         let allocation = self.allocations.get_mut(&key).ok_or(NotHere::Unknown)?;
         match allocation.backing {
             Backing::Live(real) if !allocation.withheld => {
                 allocation.pins += 1;
-                Ok(Pin { key, handle, real })
+                Ok(Pin { key, handle, imported, real })
             }
             _ => Err(NotHere::Dropped),
         }
@@ -280,6 +282,6 @@ impl<A: Attachment> State<A> {
             Backing::Live(real) => Some(real),
             Backing::Dropped => None,
         };
-        Some(Leaving { key, real })
+        Some(Leaving { key, imported: false, real })
     }
 }

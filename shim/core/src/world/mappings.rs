@@ -51,7 +51,7 @@ impl<A: Attachment> World<A> {
         let mut state = self.lock();
         let stale = state.take(address, address.saturating_add(len));
         let leaving = state.end(stale);
-        state.hold(pin.handle, pin.key).mappings += 1;
+        state.hold(pin.handle, pin.key, pin.imported).mappings += 1;
         let standing = Standing::Live;
         let mapping =
             Mapping { key: pin.key, handle: pin.handle, len, offset, access: Access::none(), standing };
@@ -98,16 +98,6 @@ impl<A: Attachment> World<A> {
         let (start, mapping) = state.mapping_at(address)?;
         Some(mapping.access.flags_at(location, address - start))
     }
-
-    /// Records a reserved address range.
-    pub fn reserve(&self, address: u64, len: u64) {
-        self.lock().reservations.insert(address, len);
-    }
-
-    /// Forgets a reserved address range.
-    pub fn unreserve(&self, address: u64) {
-        self.lock().reservations.remove(&address);
-    }
 }
 
 impl<A> State<A> {
@@ -134,6 +124,7 @@ impl<A: Attachment> State<A> {
     fn end(&mut self, taken: Taken) -> Vec<Leaving> {
         let mut leaving = Vec::new();
         for (start, mapping) in taken.mappings {
+            // Before the record loses a reference, so that it does not vanish in between.
             self.keep_outside(start, &mapping, taken.from, taken.to);
             if let Some(handle) = self.handles.get_mut(&mapping.handle.0) {
                 handle.mappings -= 1;
@@ -163,7 +154,9 @@ impl<A: Attachment> State<A> {
                 ..mapping.clone()
             };
             self.mappings.insert(start + first, rest);
-            self.hold(mapping.handle, mapping.key).mappings += 1;
+            if let Some(handle) = self.handles.get_mut(&mapping.handle.0) {
+                handle.mappings += 1;
+            }
             if let Some(allocation) = self.allocations.get_mut(&mapping.key) {
                 allocation.mappings += 1;
             }

@@ -1,4 +1,4 @@
-//! What the process owns, maps and shares: allocations, virtual handles, mappings, address reservations.
+//! What the process owns, maps and shares: allocations, virtual handles, mappings.
 //!
 //! An [`Allocation`](record) is physical memory. It has at most one real handle, however many virtual handles the
 //! program holds, and keeps it while anything refers to it:
@@ -57,9 +57,10 @@ struct State<A> {
     ids: BTreeMap<AllocationId, Key>,
     handles: BTreeMap<u64, Handle>,
     mappings: BTreeMap<u64, Mapping>,
-    reservations: BTreeMap<u64, u64>,
     /// Allocations that only a ticket keeps, or whose release the driver refused.
     waiting: BTreeSet<Key>,
+    /// The last one a sweep has looked at.
+    swept: Option<Key>,
     next_key: u64,
     next_handle: u64,
 }
@@ -73,8 +74,8 @@ impl<A> World<A> {
                 ids: BTreeMap::new(),
                 handles: BTreeMap::new(),
                 mappings: BTreeMap::new(),
-                reservations: BTreeMap::new(),
                 waiting: BTreeSet::new(),
+                swept: None,
                 next_key: 0,
                 next_handle: 1,
             }),

@@ -120,9 +120,6 @@ pub struct Description {
     pub size: u64,
     /// The properties with which it is made, and made again.
     pub prop: AllocationProp,
-    /// The location the program is told, where that is not the one of `prop`: memory asked for on "the node of
-    /// this thread" has to come back on the same node, whichever thread makes it again.
-    pub shown: Option<MemLocation>,
     /// Made here or imported.
     pub origin: Origin,
 }
@@ -168,6 +165,8 @@ pub(super) struct Allocation<A> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Handle {
     pub(super) key: Key,
+    /// Whether it came by an import, also of the process's own memory: such a handle cannot be exported.
+    pub(super) imported: bool,
     /// References the program holds: one per create, retain and import, less one per release.
     pub(super) count: u32,
     /// Mappings made through it: they keep it, so that a retain by address gives the same value.

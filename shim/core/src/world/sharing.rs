@@ -32,14 +32,14 @@ impl<A: Attachment> World<A> {
         !self.lock().waiting.is_empty()
     }
 
-    /// Looks at up to `limit` waiting allocations, from `after` on and then round, and lets go of those that nobody
-    /// holds. Returns them, and where the next sweep goes on.
-    pub fn sweep(&self, after: Option<Key>, limit: usize) -> (Vec<Leaving>, Option<Key>) {
+    /// Looks at up to `limit` waiting allocations, going round from sweep to sweep, and lets go of those that nobody
+    /// holds.
+    pub fn sweep(&self, limit: usize) -> Vec<Leaving> {
         let mut state = self.lock();
-        let later = after.map_or(Key(0), |Key(at)| Key(at + 1));
+        let next = state.swept.map_or(Key(0), |Key(at)| Key(at + 1));
         let keys: Vec<Key> =
-            state.waiting.range(later..).chain(state.waiting.range(..later)).take(limit).copied().collect();
-        let last = keys.last().copied();
-        (keys.into_iter().filter_map(|key| state.settle(key)).collect(), last)
+            state.waiting.range(next..).chain(state.waiting.range(..next)).take(limit).copied().collect();
+        state.swept = keys.last().copied();
+        keys.into_iter().filter_map(|key| state.settle(key)).collect()
     }
 }

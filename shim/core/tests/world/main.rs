@@ -39,7 +39,6 @@ fn description(number: u64) -> Description {
         secret: Secret((!u128::from(number)).to_le_bytes()),
         size: 4 * SIZE,
         prop: AllocationProp { location: GPU0, ..AllocationProp::default() },
-        shown: None,
         origin: Origin::Created,
     }
 }

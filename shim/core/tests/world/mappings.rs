@@ -1,7 +1,7 @@
 //! Ranges: what spans several mappings, what is cut, what happens while the driver is being asked.
 
 use cuda_sys::{AccessDesc, AccessFlags, MemLocation};
-use shim_core::world::{Release, World};
+use shim_core::world::{NotHere, Release, World};
 
 use crate::{BASE, Fds, GPU0, GPU1, SIZE, create, map, real};
 
@@ -121,7 +121,7 @@ fn a_handle_released_during_a_map_lives_on_in_the_mapping() {
     let handle = create(&world, 0);
     let pin = world.pin(handle).expect("held");
     assert!(matches!(world.release(handle), Ok(Release::Counted)));
-    assert!(world.pin(handle).is_err(), "nobody holds it any more");
+    assert!(world.pin(handle).is_err(), "nobody holds it any more, and nothing is mapped through it yet");
     assert!(world.map(&pin, BASE, SIZE, 0).is_empty());
     assert!(world.unpin(pin).is_none());
     assert_eq!(world.retain(BASE), Some(handle), "the value comes back");
@@ -155,10 +155,22 @@ fn an_unmap_whose_release_fails_is_tried_again_by_the_sweep() {
     let Ok(Release::Last(leaving)) = world.release(handle) else { panic!("the only reference") };
     world.abort(leaving);
     assert!(world.waits());
-    let (leaving, _) = world.sweep(None, 1);
+    let leaving = world.sweep(1);
     assert_eq!(leaving.len(), 1);
     for leaving in leaving {
         world.finish(leaving);
     }
     assert!(!world.waits());
+}
+
+#[test]
+fn a_released_handle_is_good_while_something_is_mapped_through_it() {
+    let world = World::<Fds>::new();
+    let handle = create(&world, 0);
+    map(&world, handle, BASE, SIZE, 0);
+    assert!(matches!(world.release(handle), Ok(Release::Counted)));
+    map(&world, handle, BASE + SIZE, SIZE, 0);
+    assert_eq!(world.release(handle).err(), Some(NotHere::Unknown), "nothing is left to release");
+    assert_eq!(world.end(world.take(BASE, 2 * SIZE)).len(), 1);
+    assert_eq!(world.pin(handle).err(), Some(NotHere::Unknown));
 }

@@ -93,14 +93,17 @@ impl Shim {
 
     fn export(&mut self, handle: MemHandle) -> bool {
         let Ok(pin) = self.world.pin(handle) else { return false };
-        self.world.attached(&pin, |fds| fds.0.fetch_add(1, Relaxed));
+        let exportable = !pin.is_imported();
+        if exportable {
+            self.world.attached(&pin, |fds| fds.0.fetch_add(1, Relaxed));
+        }
         let leaving = self.world.unpin(pin);
         self.settle(leaving);
-        true
+        exportable
     }
 
     fn sweep(&mut self) {
-        let (leaving, _) = self.world.sweep(None, usize::MAX);
+        let leaving = self.world.sweep(usize::MAX);
         self.settle(leaving);
     }
 }
@@ -122,8 +125,14 @@ impl Model {
             || self.handles.iter().any(|(of, count, mappings)| *of == allocation && count + mappings > 0)
     }
 
+    /// Whether the program may release it.
     fn held(&self, handle: usize) -> bool {
         self.handles.get(handle).is_some_and(|(_, count, _)| *count > 0)
+    }
+
+    /// Whether it still names its allocation.
+    fn good(&self, handle: usize) -> bool {
+        self.handles.get(handle).is_some_and(|(_, count, mappings)| count + mappings > 0)
     }
 }
 
@@ -133,6 +142,7 @@ struct Twin {
     shim: Shim,
     model: Model,
     values: Vec<MemHandle>,
+    imported: Vec<bool>,
 }
 
 impl Twin {
@@ -141,6 +151,7 @@ impl Twin {
         match step {
             Step::Create => {
                 self.values.push(self.shim.create());
+                self.imported.push(false);
                 self.model.handles.push((self.model.allocations, 1, 0));
                 self.model.allocations += 1;
             }
@@ -161,9 +172,9 @@ impl Twin {
             Step::Map(at, slot) => {
                 // A driver refuses a range that is mapped: the hook does not get as far as the tables.
                 let (Some(handle), None) = (value(at), self.model.slots[slot]) else { return };
-                let held = self.model.held(at);
-                assert_eq!(self.shim.map(handle, slot), held, "map of handle {at}");
-                if held {
+                let good = self.model.good(at);
+                assert_eq!(self.shim.map(handle, slot), good, "map of handle {at}");
+                if good {
                     self.model.slots[slot] = Some(at);
                     self.model.handles[at].2 += 1;
                 }
@@ -176,9 +187,10 @@ impl Twin {
             }
             Step::Export(at) => {
                 let Some(handle) = value(at) else { return };
-                let held = self.model.held(at);
-                assert_eq!(self.shim.export(handle), held, "export of handle {at}");
-                if held {
+                // An imported handle cannot be exported.
+                let good = self.model.good(at) && !self.imported[at];
+                assert_eq!(self.shim.export(handle), good, "export of handle {at}");
+                if good {
                     self.model.fds.push(self.model.handles[at].0);
                 }
             }
@@ -195,6 +207,7 @@ impl Twin {
                 let (id, secret) = self.shim.names[of];
                 assert_eq!(self.shim.world.join(id, Secret([7; 16])), Err(NotHere::Secret));
                 self.values.push(self.shim.world.join(id, secret).expect("a held ticket is good"));
+                self.imported.push(true);
                 self.model.handles.push((of, 1, 0));
             }
         }

@@ -3,11 +3,9 @@
 //! A native descriptor keeps memory alive after its exporter let go of handle and mapping. So does a ticket, but
 //! nobody tells when its last descriptor is closed: such allocations wait here until a sweep finds them unheld.
 
-use protocol::{AllocationId, Secret};
-
 use super::World;
 use super::handles::{Leaving, Pin};
-use super::record::{Attachment, Key};
+use super::record::{Attachment, Description, Key};
 
 impl<A: Attachment> World<A> {
     /// Looks at what is attached to a pinned allocation.
@@ -15,9 +13,9 @@ impl<A: Attachment> World<A> {
         self.lock().allocations.get_mut(&pin.key).map(|allocation| look(&mut allocation.attached))
     }
 
-    /// The name and the secret of a pinned allocation, for its ticket.
-    pub fn ticket_of(&self, pin: &Pin) -> Option<(AllocationId, Secret)> {
-        self.lock().allocations.get(&pin.key).map(|allocation| (allocation.what.id, allocation.what.secret))
+    /// What a pinned allocation is.
+    pub fn describe(&self, pin: &Pin) -> Option<Description> {
+        self.lock().allocations.get(&pin.key).map(|allocation| allocation.what)
     }
 
     /// Remembers that a raw descriptor, or a handle of a kind that cannot be carried, was handed out.

@@ -219,18 +219,21 @@ impl Reading<'_> {
         };
         let stat = file.stat().about("look at the lease", &path)?;
         let bytes = read_to_end(&*file, stat.len).about("read the lease", &path)?;
-        let Some((records, boot)) = parse(&bytes) else { return Err(CollectError::Lease { path }) };
-        let told_by_lock = self.local || boot == boot_id();
+        let parsed = parse(&bytes);
+        let told_by_lock = self.local || parsed.as_ref().is_some_and(|(_, boot)| *boot == boot_id());
         let dead = match free {
             Some(false) => false,
             Some(true) if told_by_lock => true,
             _ => self.age(stat.modified) > STALE,
         };
-        if dead {
-            into.dead.push(path);
-        } else {
-            into.live.insert(id);
-            into.digests.extend(records);
+        match parsed {
+            // Whatever a dead one says, and a power cut may have left anything in it.
+            _ if dead => into.dead.push(path),
+            Some((records, _)) => {
+                into.live.insert(id);
+                into.digests.extend(records);
+            }
+            None => return Err(CollectError::Lease { path }),
         }
         Ok(())
     }

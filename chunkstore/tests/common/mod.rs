@@ -8,6 +8,8 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+pub mod memory;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@
 )]
 
 pub mod memory;
+pub mod turns;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

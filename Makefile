@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 SECONDS ?= 600
 DIST := dist
 
-.PHONY: build test lint fmt demo dist bench gpu-test soak install clean setup header
+.PHONY: build test lint fmt demo dist bench gpu-test soak install clean setup header kernels
 
 build: setup dist
 
@@ -15,6 +15,9 @@ dist: setup
 
 header: setup
 	@scripts/fetch-header
+
+kernels: setup
+	@scripts/compile-kernels
 
 test: dist header
 	@scripts/setup test

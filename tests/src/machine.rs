@@ -79,6 +79,12 @@ impl Machine {
         self
     }
 
+    /// Takes a variable away from every process started from now on.
+    pub fn unset(&mut self, name: &str) -> &mut Self {
+        self.settings.remove(name);
+        self
+    }
+
     /// Which driver this machine has.
     pub fn driver(&self) -> Driver {
         self.driver

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use cuda_sys::{Context, DevicePtr, Event, Function, Graph, GraphExec, MemHandle, Module, Stream};
+use cuda_sys::{Context, DevicePtr, Event, Graph, GraphExec, MemHandle, Stream};
+
+use crate::driver::Kernels;
 
 /// A reserved or allocated range.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +61,7 @@ pub(super) struct Objects {
     pub(super) executables: Table<GraphExec>,
     /// By ordinal of the device.
     pub(super) contexts: Table<Context>,
-    pub(super) modules: Table<Module>,
-    /// By ordinal and name: `0/fill`.
-    pub(super) kernels: Table<Function>,
+    pub(super) kernels: Table<&'static Kernels>,
     /// By ordinal: eight bytes for a result.
     pub(super) scratch: Table<DevicePtr>,
 }
@@ -77,8 +77,7 @@ impl Default for Objects {
             graphs: Table::new("graph"),
             executables: Table::new("executable graph"),
             contexts: Table::new("context of device"),
-            modules: Table::new("module of device"),
-            kernels: Table::new("kernel"),
+            kernels: Table::new("kernels of device"),
             scratch: Table::new("scratch memory of device"),
         }
     }

@@ -1,16 +1,12 @@
 //! Start-up, contexts, streams, events and launches.
 
-use std::ffi::{CString, c_uint, c_void};
+use std::ffi::c_uint;
 
-use cuda_sys::{Context, CuError, Device, DevicePtr, Event, Function, Module, Stream};
+use cuda_sys::{Context, CuError, Device, DevicePtr, Event, Stream};
 
 use super::words::{Words, number};
 use super::{Answer, Session, Trouble};
-use crate::driver;
-
-/// The kernels of `tests/kernels`. The driver wants the text to end in a zero byte.
-const KERNELS: &str = concat!(include_str!("../../kernels/kernels.ptx"), "\0");
-const NAMES: &[&str] = &["fill", "add", "copy", "checksum", "wait_flag", "spin", "increment", "allreduce"];
+use crate::driver::{self, Kernels};
 
 pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
     Some(match verb {
@@ -88,17 +84,8 @@ fn begin(session: &Session, words: &mut Words<'_>) -> Answer {
     init()?;
     context(session, words)?;
     let device = device()?;
-    let mut module = Module::NULL;
-    // SAFETY: a place for the module, and a text that ends in zero.
-    unsafe { driver::cuModuleLoadData(&raw mut module, KERNELS.as_ptr().cast()) }?;
-    session.objects.modules.put(&device.to_string(), module);
-    for name in NAMES {
-        let mut function = Function::NULL;
-        let text = CString::new(*name).map_err(|error| error.to_string())?;
-        // SAFETY: a place for the function, and a C string.
-        unsafe { driver::cuModuleGetFunction(&raw mut function, module, text.as_ptr()) }?;
-        session.objects.kernels.put(&format!("{device}/{name}"), function);
-    }
+    // They are used to the end of the program.
+    session.objects.kernels.put(&device.to_string(), Box::leak(Box::new(Kernels::load()?)));
     let mut scratch = DevicePtr(0);
     // SAFETY: a place for the address.
     unsafe { driver::cuMemAlloc_v2(&raw mut scratch, 8) }?;
@@ -166,25 +153,10 @@ fn argument(session: &Session, word: &str) -> Result<u64, Trouble> {
     Ok(session.objects.ranges.get(name)?.at(number(offset)?).0)
 }
 
-/// Launches a kernel of the current device. Each argument has eight bytes to itself, of which a `u32` takes the low half.
-pub(super) fn start(
-    session: &Session,
-    stream: Stream,
-    kernel: &str,
-    arguments: &mut [u64],
-) -> Result<(), Trouble> {
-    let function = session.objects.kernels.get(&format!("{}/{kernel}", device()?))?;
-    let (blocks, threads) = match kernel {
-        "wait_flag" | "spin" | "increment" => (1, 1),
-        "allreduce" => (1, 256),
-        _ => (256, 256),
-    };
-    let mut pointers: Vec<*mut c_void> =
-        arguments.iter_mut().map(|argument| (&raw mut *argument).cast()).collect();
-    let (pointers, none) = (pointers.as_mut_ptr(), std::ptr::null_mut());
-    // SAFETY: the kernel takes these arguments, and they live through the call, which copies them.
-    unsafe { driver::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, none) }?;
-    Ok(())
+/// Launches a kernel of the current device.
+pub(super) fn start(session: &Session, stream: Stream, kernel: &str, arguments: &mut [u64]) -> Result<(), Trouble> {
+    let kernels = session.objects.kernels.get(&device()?.to_string())?;
+    Ok(kernels.launch(stream, kernel, arguments)?)
 }
 
 /// `fill X OFFSET BYTES VALUE` and `add X OFFSET BYTES VALUE`: word by word, and waits.

@@ -1,7 +1,8 @@
 //! Where the built files are: the library, the command, the stand-in driver and the programs under test.
 //!
-//! `NVSNAP_ARTIFACTS` names a folder laid out as `make dist` lays it out. Without it one `cargo build` per test
-//! process makes sure that what is tested is what the sources say, and the files are taken from cargo's own folder.
+//! `NVSNAP_ARTIFACTS` names a folder laid out as `make dist` lays it out; a program that lies in such a folder needs
+//! no variable. Otherwise one `cargo build` per test process makes sure that what is tested is what the sources say, and the
+//! files are taken from cargo's own folder.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,8 +28,9 @@ impl Artifacts {
     pub fn find() -> Result<&'static Self> {
         static FOUND: OnceLock<Result<Artifacts, String>> = OnceLock::new();
         let found = FOUND.get_or_init(|| {
-            match std::env::var_os("NVSNAP_ARTIFACTS") {
-                Some(dist) => Self::in_dist(Path::new(&dist)),
+            let named = std::env::var_os("NVSNAP_ARTIFACTS").map(PathBuf::from);
+            match named.or_else(own_dist) {
+                Some(dist) => Self::in_dist(&dist),
                 None => Self::built(),
             }
             .map_err(|error| format!("{error:#}"))
@@ -37,7 +39,7 @@ impl Artifacts {
     }
 
     fn in_dist(dist: &Path) -> Result<Self> {
-        let dist = dist.canonicalize().with_context(|| format!("NVSNAP_ARTIFACTS={}", dist.display()))?;
+        let dist = dist.canonicalize().with_context(|| dist.display().to_string())?;
         Self {
             shim: dist.join("lib/libnvsnap_gpushare.so"),
             tool: dist.join("bin/nvsnap-gpu-suspend"),
@@ -92,6 +94,13 @@ impl Artifacts {
         }
         Ok(self)
     }
+}
+
+/// The folder of `make dist` that this program lies in, if it does.
+fn own_dist() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let dist = own.parent()?.parent()?;
+    dist.join("lib/libnvsnap_gpushare.so").exists().then(|| dist.to_path_buf())
 }
 
 /// The folder cargo puts this profile's files into: a test runs in `<folder>/deps`, a program in `<folder>`.

@@ -5,6 +5,7 @@
 
 mod artifacts;
 mod calls;
+pub mod demo;
 pub mod driver;
 mod machine;
 mod process;

@@ -33,11 +33,22 @@ impl Twins {
 #[test]
 fn before_the_driver_is_initialised() -> Result<()> {
     let twins = Twins::new()?;
-    twins.all(&["create x 2M device:0 fd", "reserve r 2M", "current", "malloc y 4K", "devices", "version"])?;
-    for call in ["cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuCtxSynchronize", "cuMemFree_v2"] {
+    twins.all(&[
+        "create x 2M device:0 fd",
+        "reserve r 2M",
+        "current",
+        "malloc y 4K",
+        "devices",
+        "version",
+    ])?;
+    for call in
+        ["cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuCtxSynchronize", "cuMemFree_v2"]
+    {
         twins.ask(&format!("raw dlsym {call} 4096 4096"))?;
     }
-    twins.all(&["init", "create x 2M device:0 fd", "malloc y 4K", "read x 0 4"]).or_else(|_| twins.all(&["init"]))
+    twins
+        .all(&["init", "create x 2M device:0 fd", "malloc y 4K", "read x 0 4"])
+        .or_else(|_| twins.all(&["init"]))
 }
 
 #[test]

@@ -47,6 +47,9 @@ fn many_live_objects_do_not_slow_calls_down() -> Result<()> {
     let [_, crowded, ..] = churn(&worker, 20_000)?;
     let launch_crowded: u64 = worker.ok("time-launches 20000")?.parse()?;
     assert!(crowded <= alone * 3, "{alone} ns a round alone, {crowded} among {OBJECTS} objects");
-    assert!(launch_crowded <= launch_alone * 3, "{launch_alone} ns a launch alone, {launch_crowded} among {OBJECTS}");
+    assert!(
+        launch_crowded <= launch_alone * 3,
+        "{launch_alone} ns a launch alone, {launch_crowded} among {OBJECTS}"
+    );
     Ok(())
 }

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use cuda_sys::CuError;
 
 use objects::Objects;
+pub(crate) use share::{receive_fd, send_fd};
 use threads::Threads;
 use words::Words;
 

@@ -48,11 +48,7 @@ fn send(session: &Session, words: &mut Words<'_>) -> Answer {
     let fd = session.objects.fds.get(words.word()?)?;
     let stream = UnixStream::connect(path(words.word()?)?)?;
     // SAFETY: a descriptor this program was given and has not closed.
-    let fds = [unsafe { BorrowedFd::borrow_raw(fd) }];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(&stream, &[IoSlice::new(b"f")], &mut control, SendFlags::empty())?;
+    send_fd(&stream, &unsafe { BorrowedFd::borrow_raw(fd) })?;
     Ok(String::new())
 }
 
@@ -60,16 +56,31 @@ fn send(session: &Session, words: &mut Words<'_>) -> Answer {
 fn receive(session: &Session, words: &mut Words<'_>) -> Answer {
     let name = words.word()?;
     let (stream, _) = listener()?.accept()?;
+    session.objects.fds.put(name, receive_fd(&stream)?.into_raw_fd());
+    Ok(String::new())
+}
+
+/// Sends a copy of a descriptor over a socket.
+pub(crate) fn send_fd(socket: &impl AsFd, fd: &impl AsFd) -> std::io::Result<()> {
+    let fds = [fd.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(socket, &[IoSlice::new(b"f")], &mut control, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Waits for a descriptor that comes over a socket.
+pub(crate) fn receive_fd(socket: &impl AsFd) -> std::io::Result<OwnedFd> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(&stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let fd: Option<OwnedFd> = control.drain().find_map(|message| match message {
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let fd = control.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     });
-    session.objects.fds.put(name, fd.ok_or("no descriptor came".to_owned())?.into_raw_fd());
-    Ok(String::new())
+    fd.ok_or_else(|| std::io::Error::other("no descriptor came"))
 }
 
 /// `close F`

@@ -154,7 +154,12 @@ fn argument(session: &Session, word: &str) -> Result<u64, Trouble> {
 }
 
 /// Launches a kernel of the current device.
-pub(super) fn start(session: &Session, stream: Stream, kernel: &str, arguments: &mut [u64]) -> Result<(), Trouble> {
+pub(super) fn start(
+    session: &Session,
+    stream: Stream,
+    kernel: &str,
+    arguments: &mut [u64],
+) -> Result<(), Trouble> {
     let kernels = session.objects.kernels.get(&device()?.to_string())?;
     Ok(kernels.launch(stream, kernel, arguments)?)
 }

@@ -8,6 +8,7 @@ mod calls;
 pub mod demo;
 pub mod driver;
 mod machine;
+pub mod native;
 mod process;
 pub mod program;
 pub mod scenarios;

@@ -1,136 +1,20 @@
-//! What the driver does to processes that share memory when nothing stands in between: the reason for this project.
+//! The habits of the driver that this project rests on, on the stand-in.
 
-use anyhow::{Result, ensure};
-use integration::{Machine, Target};
+use anyhow::{Context, Result};
+use integration::{Driver, for_each_habit, native};
 
-/// A worker that holds something, and one that drives the checkpoint API on it.
-struct Pair {
-    machine: Machine,
-    driver: Target,
-    subject: Target,
+fn shown(name: &str) -> Result<()> {
+    let habit = native::HABITS.iter().find(|habit| habit.name == name).context("a habit")?;
+    (habit.show)(Driver::StandIn)
 }
 
-const LOCKED: &str = "1";
-const CHECKPOINTED: &str = "2";
-
-fn pair() -> Result<Pair> {
-    let machine = Machine::stand_in()?;
-    let driver = machine.worker("driver").start()?;
-    driver.ok("init")?;
-    let subject = machine.worker("subject").start()?;
-    subject.ok("begin 0")?;
-    subject.ok("listen")?;
-    Ok(Pair { machine, driver, subject })
-}
-
-impl Pair {
-    fn exporter(&self) -> Result<Target> {
-        let exporter = self.machine.worker("exporter").start()?;
-        exporter.ok("begin 0")?;
-        Ok(exporter)
-    }
-
-    fn call(&self, call: &str) -> Result<String> {
-        let arguments = if call == "lock" { " 5000" } else { "" };
-        self.driver.ask(&format!("{call} {}{arguments}", self.subject.pid()))
-    }
-
-    fn checkpoint(&self) -> Result<()> {
-        for call in ["lock", "checkpoint"] {
-            ensure!(self.call(call)? == "ok", "{call}");
+macro_rules! tests {
+    ($($name:ident)+) => {$(
+        #[test]
+        fn $name() -> Result<()> {
+            shown(stringify!($name))
         }
-        Ok(())
-    }
-
-    /// A restore that fails with `code` can never be repeated, and the process is lost.
-    fn is_lost_with(&self, code: u32) -> Result<()> {
-        self.checkpoint()?;
-        for _ in 0..2 {
-            self.driver.refused(&format!("restore {}", self.subject.pid()), code)?;
-            ensure!(self.driver.ok(&format!("state {}", self.subject.pid()))? == CHECKPOINTED);
-        }
-        self.driver.refused(&format!("unlock {}", self.subject.pid()), 401)?;
-        self.subject.ok("start stuck create y 2M device:0")?;
-        ensure!(self.subject.ok("busy stuck")? == "yes", "a call of a lost process returned");
-        Ok(())
-    }
-
-    fn comes_back(&self) -> Result<()> {
-        self.checkpoint()?;
-        for call in ["restore", "unlock"] {
-            ensure!(self.call(call)? == "ok", "{call}");
-        }
-        Ok(())
-    }
+    )+};
 }
 
-#[test]
-fn memory_of_its_own_comes_back() -> Result<()> {
-    let pair = pair()?;
-    pair.subject.ok("new x 4M device:0 fd")?;
-    pair.subject.ok("fill x 0 4M 3")?;
-    let before = pair.subject.ok("sum x 0 4M")?;
-    pair.comes_back()?;
-    assert_eq!(pair.subject.ok("sum x 0 4M")?, before);
-    Ok(())
-}
-
-#[test]
-fn an_imported_mapping_makes_the_restore_fail_for_good() -> Result<()> {
-    let pair = pair()?;
-    let exporter = pair.exporter()?;
-    for line in ["new x 2M device:0 fd", "export fd x", "send fd subject"] {
-        exporter.ok(line)?;
-    }
-    for line in ["receive fd", "import x fd", "show x 2M"] {
-        pair.subject.ok(line)?;
-    }
-    pair.is_lost_with(801)
-}
-
-#[test]
-fn an_open_ipc_handle_makes_the_restore_fail_for_good() -> Result<()> {
-    let pair = pair()?;
-    let exporter = pair.exporter()?;
-    exporter.ok("malloc x 2M")?;
-    let handle = exporter.ok("ipc-get x 0")?;
-    pair.subject.ok(&format!("ipc-open x 2M {handle}"))?;
-    pair.is_lost_with(1)
-}
-
-#[test]
-fn host_memory_of_the_family_makes_the_restore_fail_for_good() -> Result<()> {
-    let pair = pair()?;
-    pair.subject.ok("new x 2M numa:0")?;
-    pair.is_lost_with(999)
-}
-
-#[test]
-fn managed_memory_makes_the_checkpoint_fail_and_nothing_is_lost() -> Result<()> {
-    let pair = pair()?;
-    pair.subject.ok("managed x 2M")?;
-    ensure!(pair.call("lock")? == "ok");
-    pair.driver.refused(&format!("checkpoint {}", pair.subject.pid()), 801)?;
-    ensure!(pair.driver.ok(&format!("state {}", pair.subject.pid()))? == LOCKED);
-    ensure!(pair.call("unlock")? == "ok");
-    pair.subject.ok("new y 2M device:0")?;
-    Ok(())
-}
-
-#[test]
-fn an_import_given_back_before_the_checkpoint_does_no_harm() -> Result<()> {
-    let pair = pair()?;
-    let exporter = pair.exporter()?;
-    for line in ["new x 2M device:0 fd", "export fd x", "send fd subject", "fill x 0 2M 9"] {
-        exporter.ok(line)?;
-    }
-    for line in ["receive fd", "import x fd", "show x 2M", "drop x"] {
-        pair.subject.ok(line)?;
-    }
-    pair.comes_back()?;
-    for line in ["import x fd", "show x 2M"] {
-        pair.subject.ok(line)?;
-    }
-    assert_eq!(pair.subject.ok("sum x 0 2M")?, exporter.ok("sum x 0 2M")?);
-    Ok(())
-}
+for_each_habit!(tests);

@@ -1,11 +1,12 @@
-//! `nvsnap-gpushare-scenarios`: plays the scenarios from `dist/` alone, on a GPU or on the stand-in, with the library and
-//! without, and prints a table.
+//! Plays the scenarios from `dist/` alone, on a GPU or on the stand-in, with the library and without, and prints a
+//! table. The habits of the bare driver come first: what is wrong there makes the rest worthless.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use integration::Driver;
+use integration::native::HABITS;
 use integration::scenarios::{ALL, Scenario};
 
 fn main() -> ExitCode {
@@ -24,7 +25,7 @@ fn run() -> Result<bool> {
     let driver = match arguments.first().map(String::as_str) {
         Some("--gpu") => Driver::Real,
         Some("--stand-in") => Driver::StandIn,
-        _ => bail!("usage: nvsnap-gpushare-scenarios --gpu|--stand-in [NAME...]"),
+        _ => bail!("usage: scenarios --gpu|--stand-in [NAME...]"),
     };
     let names = arguments.get(1..).unwrap_or_default();
     let chosen: Vec<&Scenario> = if names.is_empty() {
@@ -32,7 +33,7 @@ fn run() -> Result<bool> {
     } else {
         names.iter().map(|name| Scenario::named(name)).collect::<Result<_>>()?
     };
-    let mut failures = Vec::new();
+    let mut failures = if names.is_empty() { habits(driver) } else { Vec::new() };
     println!("{:62} {:>9} {:>9}  result", "scenario", "without", "with");
     for scenario in chosen {
         let mut seconds = [0.0; 2];
@@ -48,6 +49,22 @@ fn run() -> Result<bool> {
         println!("\n{failure}");
     }
     Ok(failures.is_empty())
+}
+
+/// Shows the habits of the driver alone; what is not as expected comes back.
+fn habits(driver: Driver) -> Vec<String> {
+    let mut failures = Vec::new();
+    println!("{:82}  result", "the driver alone");
+    for habit in HABITS.iter().filter(|habit| habit.on_gpu || driver == Driver::StandIn) {
+        let result = (habit.show)(driver);
+        let word = if result.is_ok() { "as expected" } else { "FAILED" };
+        println!("{:82}  {word}", habit.name.replace('_', " "));
+        if let Err(error) = result {
+            failures.push(format!("{}: {error:#}", habit.name));
+        }
+    }
+    println!();
+    failures
 }
 
 /// Plays both sides and compares what was said. On the stand-in a misuse of the driver is a panic, and so a failure of all.

@@ -7,6 +7,7 @@ mod artifacts;
 mod calls;
 pub mod demo;
 pub mod driver;
+mod endure;
 mod machine;
 pub mod native;
 mod process;
@@ -19,6 +20,7 @@ mod usage;
 
 pub use artifacts::Artifacts;
 pub use calls::Call;
+pub use endure::endure;
 pub use machine::{Driver, Machine};
 pub use process::Snapshot;
 pub use stage::{Actor, Stage};

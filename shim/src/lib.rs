@@ -41,6 +41,7 @@ mod exports;
 mod generation;
 mod hooks;
 mod init;
+mod kept;
 mod op;
 mod peer;
 mod procaddr;

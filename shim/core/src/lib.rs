@@ -4,3 +4,4 @@
 
 pub mod calls;
 pub mod gate;
+pub mod world;

@@ -1,0 +1,1 @@
+//! The contexts of the process.

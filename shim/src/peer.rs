@@ -1,0 +1,1 @@
+//! The client side of what a process asks of a peer.

@@ -1,0 +1,1 @@
+//! Moves the bytes of allocations between the GPU and where they are saved.

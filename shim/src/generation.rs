@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::world::world;
-use crate::{config, control};
+use crate::{config, control, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -92,7 +91,7 @@ fn begin() {
 fn forget_parent() {
     boundary::forked();
     gate::forked();
-    world().forked();
+    world::forked();
     control::forked();
 }
 

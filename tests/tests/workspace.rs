@@ -57,10 +57,12 @@ fn nothing_links_the_shim() {
 #[test]
 fn a_dependency_of_the_shim_says_why_it_is_there() {
     let manifest = include_str!("../../shim/Cargo.toml");
-    let section = manifest.split("[dependencies]").nth(1).expect("a section").split("\n[").next().expect("its lines");
+    let section =
+        manifest.split("[dependencies]").nth(1).expect("a section").split("\n[").next().expect("its lines");
     let mut argued = false;
     for line in section.lines().filter(|line| !line.trim().is_empty()) {
-        let own = ["chunkstore", "cuda-sys", "protocol", "shim-core"].iter().any(|name| line.starts_with(name));
+        let own =
+            ["chunkstore", "cuda-sys", "protocol", "shim-core"].iter().any(|name| line.starts_with(name));
         if line.starts_with('#') {
             argued = true;
         } else {

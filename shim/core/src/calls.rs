@@ -65,6 +65,30 @@ impl CallId {
     pub const fn index(self) -> usize {
         self as usize
     }
+
+    /// The call at this place in the list.
+    pub fn at(index: usize) -> Option<Self> {
+        Self::ALL.get(index).copied()
+    }
+
+    /// Whether null stands for the calling thread's own default stream in this call.
+    pub const fn is_per_thread(self) -> bool {
+        let name = self.name().as_bytes();
+        matches!(name, [.., b'_', b'p', b't', b's' | b'd', b'z' | b's'])
+    }
+
+    /// Whether the call makes a stream record instead of run: from then on its launches start no work.
+    pub const fn begins_capture(self) -> bool {
+        matches!(
+            self,
+            Self::cuStreamBeginCapture
+                | Self::cuStreamBeginCapture_ptsz
+                | Self::cuStreamBeginCapture_v2
+                | Self::cuStreamBeginCapture_v2_ptsz
+                | Self::cuStreamBeginCaptureToGraph
+                | Self::cuStreamBeginCaptureToGraph_ptsz
+        )
+    }
 }
 
 impl fmt::Debug for CallId {
@@ -95,5 +119,30 @@ mod tests {
         assert_eq!(CallId::cuLaunchKernel.name(), "cuLaunchKernel");
         assert_eq!(CallId::cuLaunchKernel.class(), Class::Launch);
         assert_eq!(CallId::cuGetProcAddress_v2.class(), Class::Pass);
+    }
+
+    #[test]
+    fn the_forms_for_the_default_stream_of_a_thread_are_told_by_their_names() {
+        assert!(CallId::cuLaunchKernel_ptsz.is_per_thread());
+        assert!(CallId::cuMemcpyDtoH_v2_ptds.is_per_thread());
+        assert!(!CallId::cuMemcpyDtoH_v2.is_per_thread());
+        assert!(!CallId::cuLaunchKernel.is_per_thread());
+        let by_name = |call: &&CallId| call.name().ends_with("_ptsz") || call.name().ends_with("_ptds");
+        let by_itself = |call: &&CallId| call.is_per_thread();
+        assert!(CallId::ALL.iter().filter(by_name).eq(CallId::ALL.iter().filter(by_itself)));
+    }
+
+    #[test]
+    fn every_call_that_begins_a_capture_is_known_as_such() {
+        for call in CallId::ALL {
+            let named = call.name().starts_with("cuStreamBeginCapture");
+            assert_eq!(call.begins_capture(), named, "{call}");
+        }
+    }
+
+    #[test]
+    fn a_place_beyond_the_list_has_no_call() {
+        assert_eq!(CallId::at(3), CallId::ALL.get(3).copied());
+        assert_eq!(CallId::at(CallId::COUNT), None);
     }
 }

@@ -2,3 +2,6 @@
 
 /// Starts the control thread, once per process generation.
 pub(crate) fn start() {}
+
+/// Lets go of the parent's thread and socket: called in a forked child, where neither exists any more.
+pub(crate) fn forked() {}

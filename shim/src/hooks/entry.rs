@@ -6,8 +6,8 @@ use cuda_sys::CuResult;
 use shim_core::calls::CallId;
 use shim_core::gate;
 
-use crate::control;
 use crate::driver::real;
+use crate::{config, control, procaddr};
 
 /// # Safety
 /// As the driver's function of this name.
@@ -15,6 +15,7 @@ pub(crate) unsafe fn cuInit(flags: c_uint) -> CuResult {
     let _pass = gate::enter(CallId::cuInit);
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuInit(flags) }?;
+    config::say_bad_values();
     control::start();
     Ok(())
 }
@@ -28,7 +29,10 @@ pub(crate) unsafe fn cuGetProcAddress(
     flags: u64,
 ) -> CuResult {
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGetProcAddress(symbol, pfn, cuda_version, flags) }
+    unsafe { real::cuGetProcAddress(symbol, pfn, cuda_version, flags) }?;
+    // SAFETY: it succeeded.
+    unsafe { procaddr::replace(symbol, pfn) };
+    Ok(())
 }
 
 /// # Safety
@@ -41,5 +45,8 @@ pub(crate) unsafe fn cuGetProcAddress_v2(
     symbol_status: *mut c_uint,
 ) -> CuResult {
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGetProcAddress_v2(symbol, pfn, cuda_version, flags, symbol_status) }
+    unsafe { real::cuGetProcAddress_v2(symbol, pfn, cuda_version, flags, symbol_status) }?;
+    // SAFETY: it succeeded.
+    unsafe { procaddr::replace(symbol, pfn) };
+    Ok(())
 }

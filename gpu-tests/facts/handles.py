@@ -125,7 +125,7 @@ def gone():
 
 
 bad("release_twice", lambda: cu("cuMemRelease", gone()))
-bad("release_twice_then_create", lambda: (lambda h: [cu("cuMemRelease", h), create(G)[0]])(gone()))
+bad("release_twice_then_create", lambda: [cu("cuMemRelease", gone()), create(G)[0]])
 
 
 def released_but_mapped():
@@ -135,10 +135,12 @@ def released_but_mapped():
     return handle, address
 
 
-bad(
-    "released_but_mapped.release_again",
-    lambda: (lambda h, a: [cu("cuMemRelease", h), "reads", read(a, 4)[0]])(*released_but_mapped()),
-)
+def released_again():
+    handle, address = released_but_mapped()
+    return [cu("cuMemRelease", handle), "reads", read(address, 4)[0]]
+
+
+bad("released_but_mapped.release_again", released_again)
 bad("released_but_mapped.properties", lambda: properties_of(released_but_mapped()[0])[0])
 bad("released_but_mapped.export", lambda: export(released_but_mapped()[0])[0])
 bad("released_but_mapped.map", lambda: cu("cuMemMap", room(G), G, 0, released_but_mapped()[0], 0))
@@ -173,7 +175,14 @@ bad("map_outside_reservation", lambda: cu("cuMemMap", 0x200000000000, G, 0, new(
 bad("unmap_garbage", lambda: cu("cuMemUnmap", 0x200000000000, G))
 bad("unmap_reserved_only", lambda: cu("cuMemUnmap", room(G), G))
 bad("addressfree_garbage", lambda: cu("cuMemAddressFree", 0x200000000000, G))
-bad("addressfree_twice", lambda: (lambda a: [cu("cuMemAddressFree", a, G), cu("cuMemAddressFree", a, G)])(room(G)))
+
+
+def freed_twice():
+    address = room(G)
+    return [cu("cuMemAddressFree", address, G), cu("cuMemAddressFree", address, G)]
+
+
+bad("addressfree_twice", freed_twice)
 
 
 def kernel_code(address):
@@ -198,41 +207,33 @@ def no_access():
     return address
 
 
-bad("kernel_write_to_read_only", lambda: (lambda r: [r[0], kernel_code(r[1])])(read_only()))
-bad(
-    "copy_to_read_only",
-    lambda: (
-        lambda r: [
-            r[0],
-            "HtoD",
-            write(r[1], b"abcd"),
-            "DtoH",
-            read(r[1], 4)[0],
-            "memset",
-            cu("cuMemsetD8_v2", r[1], 0, 4),
-            cu("cuCtxSynchronize"),
-        ]
-    )(read_only()),
-)
-bad(
-    "copy_no_access",
-    lambda: (
-        lambda a: [
-            "HtoD",
-            write(a, b"abcd"),
-            "DtoH",
-            read(a, 4)[0],
-            "memset",
-            cu("cuMemsetD8_v2", a, 0, 4),
-            cu("cuCtxSynchronize"),
-            "getaccess",
-            granted(a),
-        ]
-    )(no_access()),
-)
+def copies(address):
+    """Copies and a fill, of which none may harm the context."""
+    codes = ["HtoD", write(address, b"abcd"), "DtoH", read(address, 4)[0]]
+    return [*codes, "memset", cu("cuMemsetD8_v2", address, 0, 4), cu("cuCtxSynchronize")]
+
+
+def kernel_to_read_only():
+    granting, address = read_only()
+    return [granting, kernel_code(address)]
+
+
+def copies_to_read_only():
+    granting, address = read_only()
+    return [granting, *copies(address)]
+
+
+def copies_without_access():
+    address = no_access()
+    return [*copies(address), "getaccess", granted(address)]
+
+
+bad("kernel_write_to_read_only", kernel_to_read_only)
+bad("copy_to_read_only", copies_to_read_only)
+bad("copy_no_access", copies_without_access)
 bad("kernel_write_no_access", lambda: kernel_code(no_access()))
 bad("kernel_write_reserved_only", lambda: kernel_code(room(G)))
-bad("copy_reserved_only", lambda: (lambda a: ["HtoD", write(a, b"abcd"), "DtoH", read(a, 4)[0]])(room(G)))
+bad("copy_reserved_only", lambda: copies(room(G))[:4])
 
 
 def crash():

@@ -25,5 +25,5 @@ pub use machine::{Driver, Machine};
 pub use process::Snapshot;
 pub use stage::{Actor, Stage};
 pub use target::{Pending, Start, Target};
-pub use tool::{Outcome, Tool};
+pub use tool::{Outcome, Running, Tool};
 pub use usage::Usage;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use crate::artifacts::Artifacts;
@@ -118,7 +119,7 @@ impl Machine {
     }
 
     /// The command `nvsnap-gpu-suspend`.
-    pub fn tool(&self) -> Tool<'_> {
+    pub fn tool(&self) -> Tool {
         Tool::new(self)
     }
 
@@ -130,6 +131,31 @@ impl Machine {
     /// Runs `resume`, and says what came of it.
     pub fn resume(&self, pids: &[i32]) -> Result<Outcome> {
         self.tool().verb("resume", pids)
+    }
+
+    /// What `status` says of one process.
+    pub fn status(&self, pid: i32) -> Result<serde_json::Value> {
+        let outcome = self.tool().option("--json").verb("status", &[pid])?.done()?;
+        let process = outcome.events()?.into_iter().find(|event| event["pid"] == pid);
+        process.with_context(|| format!("status says nothing of {pid}: {}", outcome.text()))
+    }
+
+    /// Asks for the status of a process until it is as wanted.
+    pub fn status_until(
+        &self,
+        pid: i32,
+        wanted: impl Fn(&serde_json::Value) -> bool,
+    ) -> Result<serde_json::Value> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let status = self.status(pid)?;
+            if wanted(&status) {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                bail!("process {pid} does not come to be as wanted: {status}");
+            }
+        }
     }
 
     /// What the processes use of each device, as `nvidia-smi` would show it.

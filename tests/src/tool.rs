@@ -1,6 +1,6 @@
 //! Runs of `nvsnap-gpu-suspend`.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -8,14 +8,15 @@ use crate::machine::Machine;
 
 /// A run of the command that is about to be made.
 #[derive(Debug)]
-pub struct Tool<'m> {
+pub struct Tool {
     command: Command,
-    machine: &'m Machine,
 }
 
 /// What a run of the command came to.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// The process that it was.
+    pub pid: i32,
     /// The exit status; a death by a signal is -1.
     pub code: i32,
     /// What it printed.
@@ -24,9 +25,9 @@ pub struct Outcome {
     pub errors: String,
 }
 
-impl<'m> Tool<'m> {
-    pub(crate) fn new(machine: &'m Machine) -> Self {
-        Self { command: machine.command(&machine.artifacts().tool), machine }
+impl Tool {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        Self { command: machine.command(&machine.artifacts().tool) }
     }
 
     /// Sets a variable for this run only.
@@ -48,18 +49,44 @@ impl<'m> Tool<'m> {
     }
 
     /// Runs it.
-    pub fn run(mut self) -> Result<Outcome> {
-        let output = self.command.stdin(Stdio::null()).output().context("cannot run the command")?;
-        let outcome = Outcome {
+    pub fn run(self) -> Result<Outcome> {
+        self.start()?.outcome()
+    }
+
+    /// Runs one verb on these processes, and does not wait for the end.
+    pub fn start_verb(mut self, verb: &str, pids: &[i32]) -> Result<Running> {
+        self.command.arg(verb).args(pids.iter().map(i32::to_string));
+        self.start()
+    }
+
+    fn start(mut self) -> Result<Running> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Ok(Running { child: self.command.spawn().context("cannot run the command")? })
+    }
+}
+
+/// A run of the command that goes on.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn pid(&self) -> Result<i32> {
+        Ok(i32::try_from(self.child.id())?)
+    }
+
+    /// Waits for its end.
+    pub fn outcome(self) -> Result<Outcome> {
+        let pid = self.pid()?;
+        let output = self.child.wait_with_output()?;
+        Ok(Outcome {
+            pid,
             code: output.status.code().unwrap_or(-1),
             output: String::from_utf8_lossy(&output.stdout).into_owned(),
             errors: String::from_utf8_lossy(&output.stderr).into_owned(),
-        };
-        let log = self.machine.path("logs/tool");
-        let mut text = std::fs::read_to_string(&log).unwrap_or_default();
-        text += &format!("{:?}\n{}{}exit {}\n", self.command, outcome.output, outcome.errors, outcome.code);
-        std::fs::write(log, text)?;
-        Ok(outcome)
+        })
     }
 }
 

@@ -20,7 +20,8 @@ pub(super) fn handles_are_counted_as_the_driver_counts(stage: &mut Stage) -> Res
     a.all(&["sum x 0 2M", "retain v x", "export fd v", "unmap x", "release v"])?;
     a.refused("release v", 1)?;
     a.refused("retain u x", 1)?;
-    a.all(&["import i fd", "close fd", "show i 2M", "sum i 0 2M", "drop i"])
+    a.all(&["import i fd", "close fd", "show i 2M", "sum i 0 2M", "drop i"])?;
+    stage.pardon()
 }
 
 /// A handle released while its memory is mapped leaves the memory where it is, and a retain finds it again.
@@ -56,7 +57,8 @@ pub(super) fn wrong_handles_are_refused(stage: &mut Stage) -> Result<()> {
     // A handle that is still good is not hurt by what was wrong before.
     a.all(&["create z 2M device:0 fd", "show z 2M", "fill z 0 2M 2"])?;
     stage.cycle(&[&a])?;
-    a.all(&["sum z 0 2M", "drop z", "unreserve r"])
+    a.all(&["sum z 0 2M", "drop z", "unreserve r"])?;
+    stage.pardon()
 }
 
 /// A program sees the properties that it asked for, before and after.

@@ -34,7 +34,8 @@ pub(super) fn rights_are_kept_per_mapping(stage: &mut Stage) -> Result<()> {
     a.says("rights r 0 device:0", "0")?;
     stage.cycle(&[&a])?;
     a.says("rights r 0 device:0", "0")?;
-    a.all(&["unmap r 0 6M", "release x", "release y", "release z", "unreserve r"])
+    a.all(&["unmap r 0 6M", "release x", "release y", "release z", "unreserve r"])?;
+    stage.pardon()
 }
 
 /// Two addresses of one allocation show the same bytes.
@@ -49,7 +50,8 @@ pub(super) fn an_allocation_is_mapped_twice(stage: &mut Stage) -> Result<()> {
     }
     a.all(&["unmap x", "release x", "sum twin 0 2M"])?;
     stage.cycle(&[&a])?;
-    a.all(&["sum twin 0 2M", "unmap twin", "unreserve twin", "unreserve x"])
+    a.all(&["sum twin 0 2M", "unmap twin", "unreserve twin", "unreserve x"])?;
+    stage.pardon()
 }
 
 /// Codes of the driver for ranges that are not there, not whole, or taken.
@@ -81,5 +83,6 @@ pub(super) fn wrong_ranges_are_refused(stage: &mut Stage) -> Result<()> {
     a.refused("unreserve r", 1)?;
     a.refused("reserve s 0", 1)?;
     a.refused("reserve s 4096", 1)?;
-    a.refused("reserve s 2M 3", 1)
+    a.refused("reserve s 2M 3", 1)?;
+    stage.pardon()
 }

@@ -40,6 +40,23 @@ pub(super) fn an_exporter_that_freed_its_memory_leaves_an_orphan(stage: &mut Sta
     share(&b, &c)
 }
 
+/// The exporter crashes after one has imported; another still imports from its copy of the descriptor.
+pub(super) fn an_importer_comes_after_the_exporter_has_crashed(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 80", "export fd x"])?;
+    a.hand("fd", &b)?;
+    a.hand("fd", &c)?;
+    b.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    a.target().kill()?;
+    c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    for _ in 0..2 {
+        share(&b, &c)?;
+        stage.cycle(&[&b, &c])?;
+    }
+    c.all(&["import late fd", "show late 4M", "sum late 0 4M", "drop late"])?;
+    share(&b, &c)
+}
+
 /// What one adds the other sees.
 fn share(one: &Actor, other: &Actor) -> Result<()> {
     for (writer, reader) in [(one, other), (other, one)] {

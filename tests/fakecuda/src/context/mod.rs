@@ -1,0 +1,242 @@
+//! Contexts, primary and created, and each thread's stack of them.
+//!
+//! A stack entry remembers which life of a context it means: a context that was destroyed while current stays on the
+//! stack, and calls then answer CONTEXT_IS_DESTROYED.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use cuda_sys::{Context, CuError, CuResult, result};
+
+use crate::config::MAX_DEVICES;
+use crate::driver::{Driver, driver};
+use crate::slab::{Slab, address_of};
+
+pub(crate) mod calls;
+
+/// One context. Its handle is its address.
+#[derive(Debug, Default)]
+pub(crate) struct Ctx {
+    ordinal: AtomicUsize,
+    primary: AtomicBool,
+    flags: AtomicU32,
+    id: AtomicU64,
+    /// Counts lives: odd while alive.
+    life: AtomicU32,
+    /// The error that a fault of its work left, 0 for none. It stays until the context ends.
+    error: AtomicU32,
+    /// Ordinals whose memory its kernels may access, as a bit set.
+    peers: AtomicU32,
+}
+
+/// The primary context of a device.
+#[derive(Debug, Default)]
+struct Primary {
+    context: Option<&'static Ctx>,
+    retained: u32,
+    flags: u32,
+}
+
+/// All contexts of the process.
+#[derive(Debug)]
+pub(crate) struct Contexts {
+    all: Slab<Ctx>,
+    primaries: [Mutex<Primary>; MAX_DEVICES],
+    made: AtomicBool,
+    next_id: AtomicU64,
+}
+
+const DEPTH: usize = 64;
+
+/// A thread's stack. Plain cells without a destructor: calls during the exit of a thread still find it.
+struct Stack {
+    generation: Cell<u32>,
+    depth: Cell<usize>,
+    entries: [Cell<(usize, u32)>; DEPTH],
+}
+
+thread_local! {
+    static STACK: Stack = const {
+        Stack {
+            generation: Cell::new(0),
+            depth: Cell::new(0),
+            entries: [const { Cell::new((0, 0)) }; DEPTH],
+        }
+    };
+}
+
+impl Stack {
+    fn with<T>(driver: &Driver, use_it: impl FnOnce(&Self) -> T) -> T {
+        STACK.with(|stack| {
+            if stack.generation.get() != driver.generation {
+                stack.generation.set(driver.generation);
+                stack.depth.set(0);
+            }
+            use_it(stack)
+        })
+    }
+
+    fn top(&self) -> Option<(usize, u32)> {
+        let depth = self.depth.get();
+        self.entries.get(depth.checked_sub(1)?).map(Cell::get)
+    }
+
+    fn push(&self, entry: (usize, u32)) -> CuResult {
+        let depth = self.depth.get();
+        self.entries.get(depth).ok_or(CuError::INVALID_VALUE)?.set(entry);
+        self.depth.set(depth + 1);
+        Ok(())
+    }
+
+    fn pop(&self) -> Option<(usize, u32)> {
+        let top = self.top()?;
+        self.depth.set(self.depth.get() - 1);
+        Some(top)
+    }
+}
+
+impl Contexts {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Slab::new(),
+            primaries: [const { Mutex::new(Primary { context: None, retained: 0, flags: 0 }) }; MAX_DEVICES],
+            made: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Whether the process has ever had a context.
+    pub(crate) fn any_was_made(&self) -> bool {
+        self.made.load(Ordering::Acquire)
+    }
+
+    /// The living context with this handle.
+    pub(crate) fn get(&self, handle: Context) -> CuResult<&'static Ctx> {
+        let context = self.all.get(handle.0.addr()).ok_or(CuError::INVALID_CONTEXT)?;
+        if context.is_alive() { Ok(context) } else { Err(CuError::CONTEXT_IS_DESTROYED) }
+    }
+
+    /// Every living context.
+    pub(crate) fn living(&self) -> Vec<&'static Ctx> {
+        self.all.live().into_iter().filter(|context| context.is_alive()).collect()
+    }
+
+    fn begin(&self, context: &'static Ctx, ordinal: usize, primary: bool, flags: u32) {
+        context.ordinal.store(ordinal, Ordering::Relaxed);
+        context.primary.store(primary, Ordering::Relaxed);
+        context.flags.store(flags, Ordering::Relaxed);
+        context.id.store(self.next_id.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        context.error.store(0, Ordering::Relaxed);
+        context.peers.store(0, Ordering::Relaxed);
+        context.life.fetch_add(1, Ordering::AcqRel);
+        self.made.store(true, Ordering::Release);
+    }
+
+    fn create(&self, ordinal: usize, flags: u32) -> &'static Ctx {
+        self.all.insert(|context| self.begin(context, ordinal, false, flags))
+    }
+
+    fn retain_primary(&self, ordinal: usize) -> CuResult<&'static Ctx> {
+        let mut primary = crate::lock(self.primaries.get(ordinal).ok_or(CuError::INVALID_DEVICE)?);
+        let context = match primary.context {
+            Some(context) => {
+                if primary.retained == 0 {
+                    self.begin(context, ordinal, true, primary.flags);
+                }
+                context
+            }
+            None => self.all.insert(|context| self.begin(context, ordinal, true, primary.flags)),
+        };
+        primary.context = Some(context);
+        primary.retained += 1;
+        Ok(context)
+    }
+
+    fn release_primary(&self, ordinal: usize, all: bool) -> CuResult {
+        let mut primary = crate::lock(self.primaries.get(ordinal).ok_or(CuError::INVALID_DEVICE)?);
+        if primary.retained == 0 {
+            return if all { Ok(()) } else { Err(CuError::INVALID_CONTEXT) };
+        }
+        primary.retained = if all { 0 } else { primary.retained - 1 };
+        if primary.retained == 0
+            && let Some(context) = primary.context
+        {
+            context.end();
+        }
+        Ok(())
+    }
+
+    fn primary_state(&self, ordinal: usize) -> CuResult<(u32, bool)> {
+        let primary = crate::lock(self.primaries.get(ordinal).ok_or(CuError::INVALID_DEVICE)?);
+        Ok((primary.flags, primary.retained != 0))
+    }
+
+    fn set_primary_flags(&self, ordinal: usize, flags: u32) -> CuResult {
+        let mut primary = crate::lock(self.primaries.get(ordinal).ok_or(CuError::INVALID_DEVICE)?);
+        primary.flags = flags;
+        if let Some(context) = primary.context {
+            context.flags.store(flags, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn destroy(&self, context: &'static Ctx) -> CuResult {
+        if context.primary.load(Ordering::Relaxed) || self.all.remove(address_of(context)).is_none() {
+            return Err(CuError::INVALID_CONTEXT);
+        }
+        context.end();
+        self.all.recycle(context);
+        Ok(())
+    }
+}
+
+impl Ctx {
+    pub(crate) fn handle(&'static self) -> Context {
+        Context(std::ptr::with_exposed_provenance_mut(address_of(self)))
+    }
+
+    pub(crate) fn ordinal(&self) -> usize {
+        self.ordinal.load(Ordering::Relaxed)
+    }
+
+    fn is_alive(&self) -> bool {
+        self.life.load(Ordering::Acquire) % 2 == 1
+    }
+
+    /// Ordinals whose memory its kernels may access, its own included, as a bit set.
+    pub(crate) fn reach(&self) -> u32 {
+        self.peers.load(Ordering::Relaxed) | 1 << self.ordinal()
+    }
+
+    /// The error that its work has left, if any.
+    pub(crate) fn check(&self) -> CuResult {
+        result(self.error.load(Ordering::Acquire))
+    }
+
+    /// Frees what the context owns.
+    fn end(&'static self) {
+        if let Ok(driver) = driver() {
+            driver.memory.free_all_of(self);
+        }
+        self.life.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// The current context of the thread, whether or not its work has left an error.
+pub(crate) fn current_unchecked() -> CuResult<&'static Ctx> {
+    let driver = driver()?;
+    let (address, life) = Stack::with(driver, Stack::top).ok_or(CuError::INVALID_CONTEXT)?;
+    let context = driver.contexts.all.get(address).ok_or(CuError::CONTEXT_IS_DESTROYED)?;
+    if context.life.load(Ordering::Acquire) != life {
+        return Err(CuError::CONTEXT_IS_DESTROYED);
+    }
+    Ok(context)
+}
+
+/// The current context of the thread. An error that its work has left is the answer of every call that needs it.
+pub(crate) fn current() -> CuResult<&'static Ctx> {
+    let context = current_unchecked()?;
+    context.check()?;
+    Ok(context)
+}

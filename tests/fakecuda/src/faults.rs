@@ -1,0 +1,188 @@
+//! Faults on order: `FAKECUDA_FAULTS=call:nth:pid=effect[;call:nth:pid=effect...]`.
+//!
+//! * `call`: the name of a driver function; `cuMemcpy*` means every name that starts so, `*` every function.
+//! * `nth`: which of the matching calls of a process, counted from 1 for each fault by itself; `3+` means the third
+//!   and all after it, `*` all.
+//! * `pid`: `*`, or the process: the number it was given in `FAKECUDA_INDEX`, or its pid. For the calls of the checkpoint
+//!   API it is the process they are *about*, and they are counted in the process that makes them.
+//! * `effect`: `error(N)` returns that error and does nothing else, `oom` is `error(2)`, `delay(MS)` waits first and
+//!   then does the call, `hang` never returns, `kill` ends the process as `kill -9` does, `late(N)` does the call
+//!   and returns the error all the same.
+//!
+//! Example: the third `cuMemCreate` of process 2 finds no memory, and every copy of any process takes 5 ms longer:
+//! `cuMemCreate:3:2=oom;cuMemcpy*:*:*=delay(5)`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cuda_sys::{CuError, CuResult};
+
+use crate::config::config;
+
+/// One fault, with the count of calls it has matched so far.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    call: String,
+    nth: Nth,
+    process: Option<u32>,
+    effect: Effect,
+    seen: AtomicU32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nth {
+    Only(u32),
+    From(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    Error(CuError),
+    Late(CuError),
+    Delay(Duration),
+    Hang,
+    Kill,
+}
+
+/// Reads the whole variable. An error says which fault is wrong and why.
+pub(crate) fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    text.split([';', '\n'])
+        .map(str::trim)
+        .filter(|fault| !fault.is_empty())
+        .map(|fault| parse_one(fault).map_err(|why| format!("\"{fault}\": {why}")))
+        .collect()
+}
+
+fn parse_one(text: &str) -> Result<Fault, String> {
+    let (place, effect) = text.split_once('=').ok_or("there is no '=effect'")?;
+    let mut fields = place.split(':');
+    let (Some(call), Some(nth), Some(process), None) =
+        (fields.next(), fields.next(), fields.next(), fields.next())
+    else {
+        return Err("what stands before '=' is not call:nth:pid".into());
+    };
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("'{text}' is not a number"));
+    Ok(Fault {
+        call: call.to_owned(),
+        nth: match nth {
+            "*" => Nth::From(1),
+            nth => match nth.strip_suffix('+') {
+                Some(first) => Nth::From(number(first)?),
+                None => Nth::Only(number(nth)?),
+            },
+        },
+        process: if process == "*" { None } else { Some(number(process)?) },
+        effect: parse_effect(effect)?,
+        seen: AtomicU32::new(0),
+    })
+}
+
+fn parse_effect(text: &str) -> Result<Effect, String> {
+    let (name, argument) = match text.split_once('(') {
+        None => (text, None),
+        Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or("the ')' is missing")?)),
+    };
+    let number = || -> Result<u32, String> {
+        argument
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| format!("'{name}' needs a number in parentheses"))
+    };
+    let error = || CuError::from_raw(number()?).ok_or_else(|| "error 0 is success".to_owned());
+    match name {
+        "error" => Ok(Effect::Error(error()?)),
+        "late" => Ok(Effect::Late(error()?)),
+        "delay" => Ok(Effect::Delay(Duration::from_millis(number()?.into()))),
+        "oom" => Ok(Effect::Error(CuError::OUT_OF_MEMORY)),
+        "hang" => Ok(Effect::Hang),
+        "kill" => Ok(Effect::Kill),
+        _ => Err(format!("there is no effect '{name}'")),
+    }
+}
+
+impl Fault {
+    fn names(&self, call: &str) -> bool {
+        match self.call.strip_suffix('*') {
+            Some(start) => call.starts_with(start),
+            None => self.call == call,
+        }
+    }
+
+    fn hits(&self, call: &str, pid: u32, index: Option<u32>) -> bool {
+        if !self.names(call) || self.process.is_some_and(|wanted| wanted != pid && Some(wanted) != index) {
+            return false;
+        }
+        let nth = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.nth {
+            Nth::Only(wanted) => nth == wanted,
+            Nth::From(first) => nth >= first,
+        }
+    }
+}
+
+/// Does what the faults for this call of this process ask for, and then the call, unless a fault stands for its result.
+pub(crate) fn around(call: &str, body: impl FnOnce() -> CuResult) -> CuResult {
+    around_process(call, std::process::id(), config().index, body)
+}
+
+/// [`around`] for a call about the process `pid`, which was given the number `index`.
+pub(crate) fn around_process(
+    call: &str,
+    pid: u32,
+    index: Option<u32>,
+    body: impl FnOnce() -> CuResult,
+) -> CuResult {
+    let mut late = None;
+    for fault in config().faults.iter().filter(|fault| fault.hits(call, pid, index)) {
+        match fault.effect {
+            Effect::Error(error) => return Err(error),
+            Effect::Late(error) => late = Some(error),
+            Effect::Delay(time) => std::thread::sleep(time),
+            Effect::Hang => loop {
+                std::thread::park();
+            },
+            Effect::Kill => {
+                // SAFETY: ends this process; that is what was ordered.
+                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            }
+        }
+    }
+    let result = body();
+    match late {
+        Some(error) => Err(error),
+        None => result,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_hits_the_nth_matching_call_of_its_process() {
+        let faults = parse("cuMemCreate:2:7=oom; cuMemcpy*:1+:*=delay(1)").unwrap();
+        let create = &faults[0];
+        assert!(!create.hits("cuMemCreate", 100, Some(7)));
+        assert!(!create.hits("cuMemCreate", 100, Some(8)), "another process does not count");
+        assert!(create.hits("cuMemCreate", 100, Some(7)));
+        assert!(!create.hits("cuMemCreate", 100, Some(7)));
+        assert!(faults[1].hits("cuMemcpyHtoD_v2", 1, None));
+        assert!(faults[1].hits("cuMemcpy", 1, None));
+        assert!(!faults[1].hits("cuMemset", 1, None));
+    }
+
+    #[test]
+    fn a_wrong_fault_is_named() {
+        for (text, why) in [
+            ("cuMemCreate=oom", "call:nth:pid"),
+            ("a:1:1", "'=effect'"),
+            ("a:x:1=oom", "'x'"),
+            ("a:1:1=error", "needs a number"),
+            ("a:1:1=error(0)", "success"),
+            ("a:1:1=error(2", "')'"),
+            ("a:1:1=flood", "flood"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(text) && error.contains(why), "{error}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Memory: what is allocated, where it is mapped, who may touch it.
+//!
+//! Bytes are in [`pool`]s (memfds); a [`physical::Physical`] is a piece of one, counted against its device; the
+//! [`space`] says which addresses lead to which piece. Device addresses are reserved in the process's real address space and cannot be
+//! touched by the host, as with a real GPU; the stand-in's own threads reach the bytes through another mapping.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+
+use cuda_sys::{CuError, CuResult};
+
+use crate::context::Ctx;
+use crate::slab::Slab;
+
+pub(crate) mod physical;
+pub(crate) mod pool;
+pub(crate) mod space;
+pub(crate) mod token;
+pub(crate) mod vmm;
+
+use physical::Physical;
+use pool::Pool;
+use space::Space;
+use vmm::Object;
+
+/// The granularity of `cuMemCreate` (DRIVER-FACTS, cuMem: 2 MiB).
+pub(crate) const GRANULE: usize = 2 << 20;
+
+/// All memory of the process.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// Memory that is never exported as a descriptor.
+    private: Arc<Pool>,
+    /// Memory that may be. Apart, since its file outlives this process in the hands of importers.
+    exportable: Arc<Pool>,
+    peers: Mutex<Vec<Weak<Pool>>>,
+    pub(crate) space: RwLock<Space>,
+    pub(crate) objects: Slab<Object>,
+    live: Mutex<HashMap<u64, Weak<Physical>>>,
+    next_id: AtomicU64,
+}
+
+impl Memory {
+    pub(crate) fn new() -> CuResult<Self> {
+        Ok(Self {
+            private: Arc::new(Pool::new("fakecuda-private")?),
+            exportable: Arc::new(Pool::new("fakecuda-exportable")?),
+            peers: Mutex::new(Vec::new()),
+            space: RwLock::new(Space::new()?),
+            objects: Slab::new(),
+            live: Mutex::new(HashMap::new()),
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    fn own_pool(&self, exportable: bool) -> &Arc<Pool> {
+        if exportable { &self.exportable } else { &self.private }
+    }
+
+    fn new_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The pool behind a descriptor that came from a process, mapped once however often it comes.
+    fn peer_pool(&self, file: OwnedFd) -> CuResult<Arc<Pool>> {
+        let identity = pool::identity(&file)?;
+        if let Some(own) =
+            [&self.private, &self.exportable].into_iter().find(|own| own.identity() == identity)
+        {
+            return Ok(Arc::clone(own));
+        }
+        let mut peers = crate::lock(&self.peers);
+        peers.retain(|peer| peer.strong_count() > 0);
+        if let Some(known) = peers.iter().filter_map(Weak::upgrade).find(|peer| peer.identity() == identity) {
+            return Ok(known);
+        }
+        let pool = Arc::new(Pool::open(file)?);
+        peers.push(Arc::downgrade(&pool));
+        Ok(pool)
+    }
+
+    /// Every piece of memory that is alive.
+    pub(crate) fn all(&self) -> Vec<Arc<Physical>> {
+        crate::lock(&self.live).values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The end of a context frees what was allocated in it.
+    pub(crate) fn free_all_of(&self, context: &'static Ctx) {
+        let freed = crate::write(&self.space).remove_all_of(context);
+        drop(freed);
+    }
+}
+
+/// No memory of the host is left, or no address space.
+fn exhausted(_error: rustix::io::Errno) -> CuError {
+    CuError::OUT_OF_MEMORY
+}

@@ -1,0 +1,232 @@
+//! Which addresses lead to which memory, and who may touch them.
+//!
+//! Whoever touches memory on behalf of work does so inside [`Space::walk`], under the read lock: an unmap waits for the lock,
+//! so work never touches memory that is gone, and finds out at its next step that it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cuda_sys::{CuError, CuResult};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+
+use super::exhausted;
+use super::physical::Physical;
+use super::vmm::Object;
+use crate::context::Ctx;
+use crate::ranges::Ranges;
+
+/// Where device addresses begin, so that processes tend to use the same ones, as with the real driver. Nothing else lives there.
+const START: usize = 0x0200_0000_0000;
+const SIZE: usize = 1 << 42;
+const LEAST: usize = 1 << 36;
+
+/// The bit that stands for the host in [`Access`]; devices are bits 0 to 15, by ordinal.
+pub(crate) const HOST: u32 = 1 << 31;
+
+/// Who may read and write, as bit sets of devices and the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Access {
+    pub(crate) read: u32,
+    pub(crate) write: u32,
+}
+
+/// Why work could not touch memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// Nothing is mapped there.
+    Unmapped(usize),
+    /// It is mapped, but not for this device.
+    NoAccess(usize),
+    /// It may only be read.
+    ReadOnly(usize),
+}
+
+/// On whose behalf memory is touched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agent {
+    /// The device that touches it.
+    pub(crate) ordinal: usize,
+    /// Devices whose native memory it reaches.
+    pub(crate) reach: u32,
+}
+
+/// A mapping of `cuMemMap`, in parts with their own access.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    pub(crate) size: usize,
+    pub(crate) offset: usize,
+    pub(crate) object: &'static Object,
+    pub(crate) memory: Arc<Physical>,
+    /// Starts of the parts, relative to the mapping. There is always one at 0.
+    pub(crate) parts: BTreeMap<usize, Access>,
+}
+
+/// What an address belongs to.
+#[derive(Debug)]
+pub(crate) enum Area {
+    /// A reservation with its mappings, by their addresses.
+    Reserved { size: usize, maps: BTreeMap<usize, Mapping> },
+}
+
+impl Area {
+    fn size(&self) -> usize {
+        match self {
+            Self::Reserved { size, .. } => *size,
+        }
+    }
+}
+
+/// The address space as work sees it.
+#[derive(Debug)]
+pub(crate) struct Space {
+    free: Ranges,
+    areas: BTreeMap<usize, Area>,
+}
+
+/// Makes the addresses unusable for the host, and keeps them for us.
+fn reserve_host(at: usize, size: usize, flags: MapFlags) -> rustix::io::Result<usize> {
+    let place = std::ptr::with_exposed_provenance_mut(at);
+    // SAFETY: the caller owns the range, or asks for one that nothing else uses.
+    let mapped = unsafe {
+        mmap_anonymous(place, size, ProtFlags::empty(), flags | MapFlags::NORESERVE | MapFlags::PRIVATE)
+    }?;
+    Ok(mapped.expose_provenance())
+}
+
+impl Space {
+    pub(crate) fn new() -> CuResult<Self> {
+        let mut size = SIZE;
+        let start = loop {
+            let wanted = reserve_host(START, size, MapFlags::FIXED_NOREPLACE);
+            match wanted.or_else(|_| reserve_host(0, size, MapFlags::empty())) {
+                Ok(start) => break start,
+                Err(_) if size > LEAST => size /= 2,
+                Err(error) => return Err(exhausted(error)),
+            }
+        };
+        Ok(Self { free: Ranges::new(start, size), areas: BTreeMap::new() })
+    }
+
+    /// Takes an address range, at `wanted` if that is free and aligned.
+    pub(crate) fn take(&mut self, size: usize, align: usize, wanted: usize) -> Option<usize> {
+        if wanted != 0 && wanted.is_multiple_of(align) && self.free.take_at(wanted, size) {
+            return Some(wanted);
+        }
+        self.free.take(size, align)
+    }
+
+    /// Gives an address range back.
+    pub(crate) fn give(&mut self, at: usize, size: usize) {
+        self.free.give(at, size);
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, area: Area) {
+        self.areas.insert(at, area);
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) -> Option<Area> {
+        self.areas.remove(&at)
+    }
+
+    /// The area that starts here.
+    pub(crate) fn at(&self, at: usize) -> Option<&Area> {
+        self.areas.get(&at)
+    }
+
+    /// The area with this address in it, and where it starts.
+    pub(crate) fn find(&self, address: usize) -> Option<(usize, &Area)> {
+        let (&start, area) = self.areas.range(..=address).next_back()?;
+        (address - start < area.size()).then_some((start, area))
+    }
+
+    pub(crate) fn find_mut(&mut self, address: usize) -> Option<(usize, &mut Area)> {
+        let (&start, area) = self.areas.range_mut(..=address).next_back()?;
+        (address - start < area.size()).then_some((start, area))
+    }
+
+    /// The mapping with this address in it, and where it starts.
+    pub(crate) fn mapping(&self, address: usize) -> Option<(usize, &Mapping)> {
+        let (_, Area::Reserved { maps, .. }) = self.find(address)?;
+        let (&start, mapping) = maps.range(..=address).next_back()?;
+        (address - start < mapping.size).then_some((start, mapping))
+    }
+
+    /// Removes whatever was allocated in a context. What is returned is to be dropped without the lock.
+    pub(crate) fn remove_all_of(&mut self, _context: &'static Ctx) -> Vec<Area> {
+        Vec::new()
+    }
+
+    /// The memory at an address: where it is for us, and how far it goes.
+    fn piece(&self, address: usize, agent: Agent, write: bool) -> Result<(*mut u8, usize), Fault> {
+        let (_, area) = self.find(address).ok_or(Fault::Unmapped(address))?;
+        match area {
+            Area::Reserved { .. } => {
+                let (start, mapping) = self.mapping(address).ok_or(Fault::Unmapped(address))?;
+                let inside = address - start;
+                let (_, access) =
+                    mapping.parts.range(..=inside).next_back().ok_or(Fault::Unmapped(address))?;
+                let end = mapping.parts.range(inside + 1..).next().map_or(mapping.size, |(&next, _)| next);
+                let bit = 1 << agent.ordinal;
+                if access.read & bit == 0 {
+                    return Err(Fault::NoAccess(address));
+                }
+                if write && access.write & bit == 0 {
+                    return Err(Fault::ReadOnly(address));
+                }
+                Ok((mapping.memory.at(mapping.offset + inside), end - inside))
+            }
+        }
+    }
+
+    /// Calls `touch` with each piece of memory in a range, in order, or says why the range cannot be touched; then some of it
+    /// may have been.
+    pub(crate) fn walk(
+        &self,
+        address: usize,
+        size: usize,
+        agent: Agent,
+        write: bool,
+        mut touch: impl FnMut(*mut u8, usize),
+    ) -> Result<(), Fault> {
+        let (mut address, mut left) = (address, size);
+        while left > 0 {
+            let (place, length) = self.piece(address, agent, write)?;
+            let length = length.min(left);
+            touch(place, length);
+            address += length;
+            left -= length;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the host touch a range of device addresses: that memory of the host is mapped at.
+pub(crate) fn show_to_host(
+    at: usize,
+    size: usize,
+    memory: &Physical,
+    offset: usize,
+    write: bool,
+) -> CuResult {
+    let (pool, from) = memory.backing(offset);
+    let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+    let place = std::ptr::with_exposed_provenance_mut(at);
+    let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+    // SAFETY: the range lies in the space's own reservation, which nobody but the space maps anything into.
+    unsafe { mmap(place, size, protection, flags, pool.file(), crate::args::wide(from)) }
+        .map_err(exhausted)?;
+    Ok(())
+}
+
+/// Takes a range of device addresses from the host again.
+pub(crate) fn hide_from_host(at: usize, size: usize) -> CuResult {
+    reserve_host(at, size, MapFlags::FIXED).map_err(exhausted)?;
+    Ok(())
+}
+
+/// The driver's answer to a copy or fill that cannot touch its memory.
+impl From<Fault> for CuError {
+    fn from(_fault: Fault) -> Self {
+        Self::INVALID_VALUE
+    }
+}

@@ -54,7 +54,8 @@ fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    // `PROPTEST_CASES` sets how many cases there are.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_list_is_read_as_it_was_written(list in any_list()) {

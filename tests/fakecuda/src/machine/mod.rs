@@ -60,9 +60,10 @@ impl Machine {
         if fresh || !machine.living().any(|_| true) {
             machine.set_up(mapped.cast::<u8>());
         }
-        machine.claim()?;
-        // `state` is closed here, which drops the lock.
-        Ok(machine)
+        let claimed = machine.claim();
+        // The mapping keeps the open description, and with it the lock, alive: closing `state` would not drop it.
+        flock(&state, FlockOperation::Unlock)?;
+        claimed.map(|()| machine)
     }
 
     fn set_up(&self, file: *mut u8) {

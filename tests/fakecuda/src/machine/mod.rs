@@ -43,8 +43,10 @@ impl Machine {
     pub(crate) fn join() -> io::Result<Self> {
         let dir = config().dir.clone();
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        // A file of its own, closed at the end: a mapping would keep its description, and with it the lock.
+        let turn = open(&dir, "turn")?;
+        flock(&turn, FlockOperation::LockExclusive)?;
         let state = open(&dir, "machine")?;
-        flock(&state, FlockOperation::LockExclusive)?;
         ftruncate(&state, crate::args::wide(size_of::<Layout>()))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -60,10 +62,8 @@ impl Machine {
         if fresh || !machine.living().any(|_| true) {
             machine.set_up(mapped.cast::<u8>());
         }
-        let claimed = machine.claim();
-        // The mapping keeps the open description, and with it the lock, alive: closing `state` would not drop it.
-        flock(&state, FlockOperation::Unlock)?;
-        claimed.map(|()| machine)
+        machine.claim()?;
+        Ok(machine)
     }
 
     fn set_up(&self, file: *mut u8) {

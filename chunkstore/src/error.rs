@@ -249,7 +249,10 @@ pub enum CollectError {
     #[error("nothing was removed, since a list cannot be read: move it away if its checkpoint is given up")]
     List(#[from] ReadListError),
     /// A lease nobody here can read may protect anything.
-    #[error("nothing was removed: {} is a lease of another version of this program", path.display())]
+    #[error(
+        "nothing was removed: {} is a lease that this version cannot read; remove it if no process uses the store",
+        path.display()
+    )]
     Lease {
         /// Which.
         path: PathBuf,

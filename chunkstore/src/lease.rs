@@ -6,7 +6,8 @@
 //! **Writers, readers and collectors go by these rules, and then nothing that is needed is lost:**
 //!
 //! 1. Who wants a chunk to stay writes its digest into the lease first, and only then looks whether it is there.
-//!    What is not there under its name is written anew.
+//!    What is not there under its name counts as absent: a writer writes it anew, a reader gives it its name back if
+//!    it still can.
 //! 2. A checkpoint's list is in place before its writer gives up the lease.
 //! 3. A collector first renames what it wants to remove (`.dead-…`), then reads all leases, and then reads all lists
 //!    again. What a lease or a list names gets its name back; only the rest is removed. It removes nothing but
@@ -15,8 +16,9 @@
 //! Take a writer that finds chunk X in place, and a collector that removes X. The collector's rename came after the
 //! writer's look, which came after the digest was in the lease (1). So when the collector reads the leases (3) it
 //! finds X, unless the lease is already gone; but then the list was in place (2), and the collector, which reads
-//! lists after leases, finds X there. Either way X stays. A reader that comes between rename and return takes the
-//! chunk from under its `.dead` name.
+//! lists after leases, finds X there. Either way X stays. With a reader it is the same, without the list: it keeps
+//! its lease while it needs X. One without a lease, which loads a checkpoint whose list is in place, may come between
+//! rename and return, and takes the chunk from under its `.dead` name.
 //!
 //! The rules need a file system on which one process sees at once what another one did. Where several machines
 //! share it that may be false, and locks may be seen on one machine only. There a lease of another machine lives
@@ -219,18 +221,21 @@ impl Reading<'_> {
         };
         let stat = file.stat().about("look at the lease", &path)?;
         let bytes = read_to_end(&*file, stat.len).about("read the lease", &path)?;
-        let Some((records, boot)) = parse(&bytes) else { return Err(CollectError::Lease { path }) };
-        let told_by_lock = self.local || boot == boot_id();
+        let parsed = parse(&bytes);
+        let told_by_lock = self.local || parsed.as_ref().is_some_and(|(_, boot)| *boot == boot_id());
         let dead = match free {
             Some(false) => false,
             Some(true) if told_by_lock => true,
             _ => self.age(stat.modified) > STALE,
         };
-        if dead {
-            into.dead.push(path);
-        } else {
-            into.live.insert(id);
-            into.digests.extend(records);
+        match parsed {
+            // Whatever a dead one says, and a power cut may have left anything in it.
+            _ if dead => into.dead.push(path),
+            Some((records, _)) => {
+                into.live.insert(id);
+                into.digests.extend(records);
+            }
+            None => return Err(CollectError::Lease { path }),
         }
         Ok(())
     }

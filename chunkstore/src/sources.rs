@@ -120,6 +120,7 @@ impl Place {
             Some(lease) => lease,
             none => none.insert(Lease::take(self.store.shared_layer(), self.store.root())?),
         };
-        lease.claim(chunks.iter().map(|chunk| chunk.digest))
+        lease.claim(chunks.iter().map(|chunk| chunk.digest))?;
+        chunks.iter().try_for_each(|chunk| self.store.bring_back(&chunk.digest))
     }
 }

@@ -240,12 +240,10 @@ impl Store {
         }
     }
 
-    fn set_aside(&self, digest: &Digest) -> Result<Vec<PathBuf>, GetError> {
+    fn set_aside(&self, digest: &Digest) -> Result<Vec<PathBuf>, FileError> {
         let dir = layout::fan_dir(self.root(), layout::fan_of(digest));
         let names = match self.layer().list_dir(&dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(GetError::Missing { path: self.path_of(digest) });
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             names => names.about("list", &dir)?,
         };
         let of_it = |name: &std::ffi::OsString| layout::read_chunk_name(name) == Name::Dead(*digest);
@@ -256,6 +254,21 @@ impl Store {
     pub(crate) fn has(&self, chunk: &Chunk) -> bool {
         let found = self.open_chunk(&chunk.digest).ok().and_then(|(_, file, _)| file.stat().ok());
         found.is_some_and(|stat| stat.regular && stat.len == u64::from(chunk.len))
+    }
+
+    /// Gives a chunk that is claimed its name back, if a collector has set it aside: the collector may have looked at
+    /// the leases before the claim.
+    pub(crate) fn bring_back(&self, digest: &Digest) -> Result<(), FileError> {
+        let path = self.path_of(digest);
+        while !place::exists(self.layer(), &path)? {
+            let Some(aside) = self.set_aside(digest)?.pop() else { return Ok(()) };
+            match place::publish(self.layer(), &aside, &path, Taken::Keep) {
+                // Removed, brought back or taken over in this moment.
+                Err(error) if error.source.kind() == io::ErrorKind::NotFound => {}
+                placed => return placed.map(|_| ()),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn layer(&self) -> &dyn FileLayer {

@@ -141,7 +141,8 @@ fn a_wrong_byte_is_found_named_and_the_other_place_is_asked() {
     let bytes = content(3, 100_000);
     let bytes = &bytes[..100_000];
     let chunk = chunk_of(bytes);
-    let damage: [(&str, fn(&Path)); 4] = [
+    type Damage = (&'static str, fn(&Path));
+    let damage: [Damage; 4] = [
         ("is damaged", flip_a_bit),
         ("has 99999 bytes", |path| {
             std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(99_999).unwrap();

@@ -19,6 +19,7 @@ import capture
 import checkpoint
 import creation
 import handles
+import malloc
 import mappings
 import probe
 import sharing
@@ -36,6 +37,8 @@ SECTIONS = {
         creation.creates,
         sharing.shares,
         handles.crash,
+        malloc.malloc,
+        malloc.ipc,
         capture.capture,
         checkpoint.locking,
         checkpoint.blocks_locked,
@@ -48,6 +51,7 @@ HELPERS = {
     "victim": checkpoint.victim,
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
+    "ipc_peer": malloc.ipc_peer,
 }
 SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "arena": 120}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")

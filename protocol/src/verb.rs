@@ -108,6 +108,8 @@ pub enum Cause {
     BadRequest,
     /// The other end speaks another version.
     Version,
+    /// The asker is not served here: another user, or another pid namespace.
+    Refused,
 }
 
 /// Asks for the inventory.

@@ -46,6 +46,7 @@ fn cause() -> impl Strategy<Value = Cause> {
         Just(Cause::Poisoned),
         Just(Cause::BadRequest),
         Just(Cause::Version),
+        Just(Cause::Refused),
     ]
 }
 

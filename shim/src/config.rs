@@ -135,7 +135,7 @@ pub(crate) fn say_bad_values() {
     for (at, variable) in VARIABLES.iter().enumerate() {
         if bad & (1 << at) != 0 {
             let name = str::from_utf8(variable.name).unwrap_or("");
-            log::complain(format_args!("{name} is neither {}: ignored", variable.values));
+            log::complain(format_args!("{name} is not {}: its value is ignored", variable.values));
         }
     }
 }

@@ -8,9 +8,9 @@
     mov x29, sp
     stp x0, x1, [sp, #16]
     bl {resolve}
-    // x0: the answer, or zero. x1: the next dlsym.
+    // x0: the answer. x1: zero, or the dlsym to go on to.
+    cbz x1, 2f
     mov x16, x1
-    cbnz x0, 2f
     ldp x0, x1, [sp, #16]
     ldp x29, x30, [sp], #32
     .cfi_remember_state

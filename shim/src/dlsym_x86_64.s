@@ -14,9 +14,9 @@
     .cfi_adjust_cfa_offset -8
     pop rdi
     .cfi_adjust_cfa_offset -8
-    // rax: the answer, or zero. rdx: the next dlsym.
-    test rax, rax
-    jne 2f
+    // rax: the answer. rdx: zero, or the dlsym to go on to.
+    test rdx, rdx
+    je 2f
     jmp rdx
 2:
     ret

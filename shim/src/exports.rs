@@ -4,6 +4,7 @@
 #![allow(clippy::too_many_arguments, reason = "the driver's own signatures")]
 
 use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ptr;
 
 use cuda_sys::{for_each_call, *};
 use shim_core::calls::CallId;
@@ -38,12 +39,12 @@ macro_rules! export {
         )+
 
         /// The functions above, in the order of the list.
-        static ENTRIES: [Entry; CallId::COUNT] = [$(Entry($name as *const ())),+];
+        static ENTRIES: [Entry; CallId::COUNT] = [$(Entry($name as *const c_void)),+];
     };
 }
 
 /// The address of an exported function.
-struct Entry(*const ());
+struct Entry(*const c_void);
 
 // SAFETY: an address of code.
 unsafe impl Sync for Entry {}
@@ -51,8 +52,8 @@ unsafe impl Sync for Entry {}
 for_each_call!(export);
 
 /// The address of our function for `call`. Reachable from `resolve`.
-pub(crate) fn entry(call: CallId) -> usize {
-    ENTRIES.get(call.index()).map_or(0, |entry| entry.0.addr())
+pub(crate) fn entry(call: CallId) -> *const c_void {
+    ENTRIES.get(call.index()).map_or(ptr::null(), |entry| entry.0)
 }
 
 /// Whether `address` is one of our functions.

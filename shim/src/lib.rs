@@ -11,8 +11,9 @@
 //!
 //! The library lives in somebody else's process, before that process's own code has run.
 //!
-//! 1. Reachable from [`resolve`]: atomics and the C library's `dlsym` (and `dladdr1`, which takes the same lock
-//!    of the loader) only. No allocation, lock of ours, thread-local, environment, log, panic.
+//! 1. Reachable from [`resolve`]: atomics and the C library's `dlsym` only, and for a driver call not seen before
+//!    `dladdr1` and `dl_iterate_phdr`, whose locks are the loader's too. No allocation, lock of ours, thread-local,
+//!    environment, log, panic.
 //! 2. Resolution is idempotent stores, never a once-cell around `dlopen` or `dlsym`: libcuda's constructor calls
 //!    `dlsym`, which is us.
 //! 3. The `.init_array` entry only maps the generation page, registers the fork handler and reads the environment.

@@ -8,7 +8,6 @@
 //! do not know. It is passed on, and reported: what it allocates or shares cannot be carried.
 
 use core::ffi::{CStr, c_char, c_void};
-use core::ptr;
 
 use cuda_sys::{Class, PASS};
 use protocol::BlockerKind;
@@ -32,7 +31,7 @@ pub(crate) unsafe fn replace(symbol: *const c_char, function: *mut *mut c_void) 
     }
     if let Some(call) = driver::call_at(found.addr()) {
         // SAFETY: as above.
-        unsafe { function.write(ptr::with_exposed_provenance_mut(exports::entry(call))) };
+        unsafe { function.write(exports::entry(call).cast_mut()) };
         return;
     }
     // SAFETY: the resolver demands a C string.

@@ -7,6 +7,7 @@ use core::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::{CuError, CuResult, MemHandle};
+use protocol::{AllocationId, Secret};
 use shim_core::world::{Attachment, Leaving, NotHere, Pin};
 
 use crate::driver::real;
@@ -74,6 +75,12 @@ pub(crate) struct Real {
 }
 
 impl Real {
+    /// What the driver knows an allocation by, for whoever has its secret.
+    pub(crate) fn of_ticket(id: AllocationId, secret: Secret) -> Result<Self, NotHere> {
+        let pin = world().pin_ticket(id, secret)?;
+        Ok(Self { handle: pin.real(), pin: Some(pin) })
+    }
+
     /// The handle to pass to the driver.
     pub(crate) fn handle(&self) -> MemHandle {
         self.handle

@@ -8,10 +8,14 @@
 //! What talks to the outside stands behind two traits, [`client::Shims`] and [`driver::Driver`], so that failures
 //! can be enumerated without processes and without a GPU.
 
+pub mod check;
+pub mod cli;
 pub mod client;
+pub mod command;
 pub mod driver;
 pub mod interrupt;
 pub mod lifecycle;
+pub mod own_preload;
 pub mod pid;
 pub mod proc;
 pub mod report;

@@ -1,8 +1,8 @@
 //! Keeping a cache within its size.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use super::{BATCH, Collector, Tally, demand_kind, scan};
+use super::{BATCH, Collector, Entry, Tally, demand_kind, scan};
 use crate::error::CollectError;
 use crate::store::{Kind, Store};
 
@@ -29,19 +29,23 @@ pub fn cache_gc(cache: &Store, max_bytes: u64) -> Result<CacheCollected, Collect
     let temporaries = collector.sweep(&scan, &leases)?;
     let mut report = CacheCollected { temporaries, ..CacheCollected::default() };
     let mut candidates = Vec::new();
-    // What a collector that was cut short has left aside is the oldest there is.
     for entry in scan.aside.iter().chain(&scan.chunks) {
         report.kept.add(entry.stat.len);
+    }
+    for entry in scan.chunks {
         if leases.digests.contains(&entry.digest) {
             report.in_use.add(entry.stat.len);
         } else {
-            candidates.push(entry.clone());
+            candidates.push(entry);
         }
     }
     candidates.sort_by_key(|entry| entry.stat.modified);
     let mut candidates = VecDeque::from(candidates);
-    while report.kept.bytes > max_bytes && !candidates.is_empty() {
-        let mut batch = Vec::new();
+    // What a collector that was cut short had chosen goes first, in any case.
+    let mut batch = scan.aside;
+    loop {
+        report.remove(&collector, batch)?;
+        batch = Vec::new();
         let mut left = report.kept.bytes;
         while left > max_bytes
             && batch.len() < BATCH
@@ -50,17 +54,26 @@ pub fn cache_gc(cache: &Store, max_bytes: u64) -> Result<CacheCollected, Collect
             left = left.saturating_sub(entry.stat.len);
             batch.push(entry);
         }
-        let used_last = batch.iter().map(|entry| (entry.digest, entry.stat.modified)).collect::<Vec<_>>();
+        if batch.is_empty() {
+            return Ok(report);
+        }
+    }
+}
+
+impl CacheCollected {
+    /// Removes what is not in use and was not used since it was chosen.
+    fn remove(&mut self, collector: &Collector<'_>, batch: Vec<Entry>) -> Result<(), CollectError> {
+        let chosen: BTreeSet<_> = batch.iter().map(|entry| (entry.digest, entry.stat.modified)).collect();
         let fates = collector.remove(batch, |aside| {
             let mut keep = collector.leases()?.digests;
-            let used_since = aside.iter().filter(|one| !used_last.contains(&(one.digest, one.modified)));
+            let used_since = aside.iter().filter(|one| !chosen.contains(&(one.digest, one.modified)));
             keep.extend(used_since.map(|one| one.digest));
             Ok(keep)
         })?;
-        report.removed.files += fates.removed.files;
-        report.removed.bytes += fates.removed.bytes;
-        report.kept.files -= fates.removed.files.min(report.kept.files);
-        report.kept.bytes = report.kept.bytes.saturating_sub(fates.removed.bytes);
+        self.removed.files += fates.removed.files;
+        self.removed.bytes += fates.removed.bytes;
+        self.kept.files = self.kept.files.saturating_sub(fates.removed.files);
+        self.kept.bytes = self.kept.bytes.saturating_sub(fates.removed.bytes);
+        Ok(())
     }
-    Ok(report)
 }

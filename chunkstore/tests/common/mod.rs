@@ -8,6 +8,9 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+pub mod memory;
+pub mod turns;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

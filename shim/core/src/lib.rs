@@ -3,5 +3,7 @@
 //! Nothing here makes a driver call, so tests and benchmarks link it like any library.
 
 pub mod calls;
+pub mod control;
 pub mod gate;
+pub mod peer;
 pub mod world;

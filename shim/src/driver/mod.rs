@@ -82,9 +82,16 @@ fn find(call: CallId) -> Result<usize, CuError> {
     behind_us(call.name()).ok_or(CuError::STUB_LIBRARY)
 }
 
+/// Whether any loaded object but this one exports `call`. Reachable from `resolve`.
+pub(crate) fn exported_beside_us(call: CallId) -> bool {
+    own_base().is_none_or(|own| {
+        loaded::first(|object| object.function(call.name()).filter(|_| object.base() != own)).is_some()
+    })
+}
+
 /// The address of `name` in the first object that was loaded after us and exports it.
 pub(crate) fn behind_us(name: &str) -> Option<usize> {
-    let own = loaded::around(find as *const () as usize)?.base();
+    let own = own_base()?;
     let mut passed = false;
     loaded::first(|object| {
         if passed {
@@ -93,6 +100,10 @@ pub(crate) fn behind_us(name: &str) -> Option<usize> {
         passed = object.base() == own;
         None
     })
+}
+
+fn own_base() -> Option<usize> {
+    Some(loaded::around((own_base as *const ()).addr())?.base())
 }
 
 fn is_driver(object: &Object) -> bool {

@@ -13,4 +13,6 @@ pub(crate) use mappings::{
 pub(crate) use memory::{
     cuMemCreate, cuMemGetAllocationPropertiesFromHandle, cuMemRelease, cuMemRetainAllocationHandle,
 };
-pub(crate) use sharing::{cuMemExportToShareableHandle, cuMemImportFromShareableHandle};
+pub(crate) use sharing::{
+    cuMemExportToShareableHandle, cuMemImportFromShareableHandle, export, import_descriptor,
+};

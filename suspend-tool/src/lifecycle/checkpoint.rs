@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cuda_sys::{CheckpointGpuPair, ProcessState};
+use protocol::{Allocation, Contents, Inventory, Phase};
 
 use super::session::{DRIVER_MOVES, GLANCE, Session};
-use super::{Step, StepError, Trouble};
+use super::{Outcome, Step, StepError, Trouble};
 use crate::pid::{Pid, Target};
 use crate::report::Stage;
 
@@ -26,6 +27,29 @@ impl<'s> Lock<'s> {
     pub const fn new(session: &'s Session) -> Self {
         Self { session }
     }
+
+    /// A restore fails for good where anything shared was left. So this is looked at, and not concluded, before the
+    /// driver is asked.
+    fn nothing_is_shared(&self) -> Result<(), StepError> {
+        let Outcome { done, mut failed } = self.session.inspect(&self.session.shimmed(), true);
+        failed.extend(done.iter().filter_map(|(pid, inventory)| Some((*pid, left_over(*pid, inventory)?))));
+        StepError::unless_empty(Stage::Lock, failed)
+    }
+}
+
+/// What a process still holds that the driver could not restore.
+fn left_over(pid: Pid, inventory: &Inventory) -> Option<Trouble> {
+    if inventory.phase != Phase::Released {
+        let found = inventory.phase.name().to_owned();
+        return Some(Trouble::Astray { pid, found, expected: Phase::Released.name() });
+    }
+    let live: Vec<&Allocation> =
+        inventory.allocations.iter().filter(|allocation| allocation.contents == Contents::Live).collect();
+    if let Some(first) = live.first() {
+        return Some(Trouble::LeftOver { pid, count: live.len(), example: first.id.to_string() });
+    }
+    let blocker = inventory.blockers.first()?;
+    Some(Trouble::LeftOver { pid, count: inventory.blockers.len(), example: blocker.example.clone() })
 }
 
 impl Step for Lock<'_> {
@@ -34,6 +58,7 @@ impl Step for Lock<'_> {
     }
 
     fn apply(&mut self) -> Result<(), StepError> {
+        self.nothing_is_shared()?;
         let driver = Arc::clone(&self.session.driver);
         let limit = self.session.timeout;
         let timeout_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);

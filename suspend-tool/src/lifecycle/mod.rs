@@ -12,6 +12,7 @@
 //! that cannot be brought back by one undo is left out of the following ones, and the others go on.
 
 mod checkpoint;
+mod left;
 mod parallel;
 mod quiesce;
 mod release;
@@ -20,6 +21,7 @@ mod step;
 mod trouble;
 
 pub use checkpoint::{Checkpoint, Lock};
+pub use left::{Aftermath, Left};
 pub use parallel::{Arrival, Outcome, in_parallel};
 pub use quiesce::Quiesce;
 pub use release::{Decide, Orders, Release};

@@ -47,7 +47,8 @@ impl<'s> Release<'s> {
         Self { session, decide }
     }
 
-    fn load(&self) -> Result<(), StepError> {
+    /// Makes the memory of released processes again, with its bytes.
+    pub fn load(&self) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
         let task = move |target: Target| {
             let phase = inspect(&*shims, target, false)?.phase;
@@ -63,7 +64,8 @@ impl<'s> Release<'s> {
         StepError::unless_empty(Stage::Load, failed)
     }
 
-    fn remap(&self) -> Result<(), StepError> {
+    /// Shares the memory of loaded processes again.
+    pub fn remap(&self) -> Result<(), StepError> {
         // Those that are stuck are asked as well: what they hold tells who has to wait for them.
         let seen = self.session.inspect(&self.session.shimmed(), true);
         let members = Member::of(seen.done);

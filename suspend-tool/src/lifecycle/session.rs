@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,7 @@ pub struct Session {
     /// How long to wait for a quiet point.
     pub timeout: Duration,
     /// Whether the command was asked to stop.
-    pub interrupt: Interrupt,
+    pub interrupt: Rc<Interrupt>,
     reporter: Arc<dyn Reporter>,
     stuck: RefCell<BTreeSet<Pid>>,
     tally: RefCell<Tally>,
@@ -81,7 +82,7 @@ impl Session {
         reporter: Arc<dyn Reporter>,
         participants: Vec<Participant>,
         timeout: Duration,
-        interrupt: Interrupt,
+        interrupt: Rc<Interrupt>,
     ) -> Self {
         Self {
             driver,

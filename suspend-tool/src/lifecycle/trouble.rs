@@ -8,6 +8,7 @@ use crate::client::ShimError;
 use crate::driver::DriverError;
 use crate::interrupt::Signal;
 use crate::pid::Pid;
+use crate::proc::ProcError;
 use crate::report::{Stage, chain};
 
 /// What went wrong with one process.
@@ -19,6 +20,14 @@ pub enum Trouble {
     /// With the driver.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// What the kernel tells about it could not be read.
+    #[error("process {pid} cannot be looked at")]
+    Proc {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        source: ProcError,
+    },
     /// A call has not come back.
     #[error("process {pid}: `{stage}` has not come back after {} s", .limit.as_secs())]
     Hung {
@@ -57,6 +66,19 @@ pub enum Trouble {
         found: String,
         /// Where it should be.
         expected: &'static str,
+    },
+    /// The process still holds what the driver could not restore.
+    #[error(
+        "process {pid} still holds {count} object(s) that the driver could not restore ({example}); it was not \
+         checkpointed"
+    )]
+    LeftOver {
+        /// The process.
+        pid: Pid,
+        /// How many.
+        count: usize,
+        /// One of them.
+        example: String,
     },
     /// The process needs another that is not there yet.
     #[error("process {pid} shares memory of process {provider}, which is not back")]

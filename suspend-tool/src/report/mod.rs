@@ -2,12 +2,20 @@
 //!
 //! The lifecycle reports [`Event`]s; who shows them, and how, is decided where the command starts.
 
+mod json;
+mod table;
+mod terminal;
+
 use std::time::Duration;
 
 use protocol::Moved;
 use serde::Serialize;
 
 use crate::pid::Pid;
+
+pub use json::{Json, fates, print_line, print_object, seconds};
+pub use table::{columns, stages};
+pub use terminal::Bars;
 
 /// A stage of a suspend or a resume, by the name it has on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -141,4 +149,33 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+/// Bytes for people.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut whole = count;
+    let mut tenths = 0;
+    while whole >= 1024 && unit + 1 < UNITS.len() {
+        tenths = (whole % 1024) * 10 / 1024;
+        whole /= 1024;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or_default();
+    if unit == 0 { format!("{whole} {name}") } else { format!("{whole}.{tenths} {name}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_in_the_unit_that_fits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(3 << 30), "3.0 GiB");
+        assert_eq!(bytes(u64::MAX), "16777215.9 TiB");
+    }
 }

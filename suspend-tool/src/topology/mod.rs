@@ -67,19 +67,29 @@ pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
     saved.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes)
 }
 
-/// Bytes on each device, by UUID, that the process will need there again.
+/// Bytes on each device, by UUID, that the process has there for itself and for those it is the heir for.
 pub fn device_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> Vec<([u8; 16], u64)> {
-    let mut needed: Vec<([u8; 16], u64)> = Vec::new();
-    for allocation in &member.inventory.allocations {
-        let own = member.made(allocation) || heir_of.contains(&allocation.id);
+    sum_by_device(member, |allocation| member.made(allocation) || heir_of.contains(&allocation.id))
+}
+
+/// Bytes on each device, by UUID, of what the process has saved.
+pub fn saved_bytes(member: &Member) -> Vec<([u8; 16], u64)> {
+    sum_by_device(member, |allocation| {
+        matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks)
+    })
+}
+
+fn sum_by_device(member: &Member, counts: impl Fn(&Allocation) -> bool) -> Vec<([u8; 16], u64)> {
+    let mut sums: Vec<([u8; 16], u64)> = Vec::new();
+    for allocation in member.inventory.allocations.iter().filter(|allocation| counts(allocation)) {
         let Location::Device(ordinal) = allocation.location else { continue };
-        let Some(uuid) = member.device(ordinal).filter(|_| own) else { continue };
-        match needed.iter_mut().find(|(known, _)| *known == uuid) {
+        let Some(uuid) = member.device(ordinal) else { continue };
+        match sums.iter_mut().find(|(known, _)| *known == uuid) {
             Some((_, bytes)) => *bytes = bytes.saturating_add(allocation.size),
-            None => needed.push((uuid, allocation.size)),
+            None => sums.push((uuid, allocation.size)),
         }
     }
-    needed
+    sums
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ mod waiters;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod stress;
 
 use core::fmt;
 use core::sync::atomic::Ordering::Acquire;

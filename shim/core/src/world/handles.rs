@@ -110,10 +110,14 @@ impl<A: Attachment> World<A> {
         state.pin(found.key, handle, found.imported)
     }
 
-    /// Pins an allocation for whoever knows its secret.
+    /// Pins an allocation for whoever knows its secret. Memory whose bytes are elsewhere, or not back yet, is as good
+    /// as dropped.
     pub fn pin_ticket(&self, id: AllocationId, secret: Secret) -> Result<Pin, NotHere> {
         let mut state = self.lock();
         let key = state.find(id, secret)?;
+        if state.allocations.get(&key).is_some_and(|allocation| allocation.contents != Contents::Live) {
+            return Err(NotHere::Dropped);
+        }
         state.pin(key, MemHandle::NONE, false)
     }
 

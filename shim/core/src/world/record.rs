@@ -71,6 +71,17 @@ pub enum Place {
     Host(u64),
 }
 
+impl Place {
+    /// The place `len` bytes further on in the same piece.
+    #[must_use]
+    pub const fn skip(self, len: u64) -> Self {
+        match self {
+            Self::Zero => Self::Zero,
+            Self::Host(at) => Self::Host(at + len),
+        }
+    }
+}
+
 impl Saved {
     /// Adds the next piece. Pieces that continue the last one become part of it.
     pub fn push(&mut self, piece: Piece) {

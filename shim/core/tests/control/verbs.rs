@@ -18,6 +18,10 @@ fn release() -> ReleaseRequest {
     ReleaseRequest { extent: Extent::Drop, heir_of: Vec::new(), limits: HostLimits::default() }
 }
 
+fn save() -> ReleaseRequest {
+    ReleaseRequest { extent: Extent::Save, ..release() }
+}
+
 fn remap() -> RemapRequest {
     RemapRequest { sources: Vec::new(), wait_ms: 0 }
 }
@@ -37,9 +41,13 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     client.ask::<verbs::Quiesce>(&CLOSE_LAUNCH).expect("a closed gate stays closed");
     assert_eq!(target.phases.get(), Phase::Quiesced);
 
+    client.ask::<verbs::Release>(&save()).expect("saved");
+    assert_eq!(target.phases.get(), Phase::Quiesced, "nothing was dropped");
     assert_eq!(client.ask::<verbs::Release>(&release()).expect("released").mappings, 3);
     assert_eq!(target.phases.get(), Phase::Released);
     client.ask::<verbs::Release>(&release()).expect("a repeated verb is allowed");
+    client.ask::<verbs::Release>(&save()).expect("saving again is allowed");
+    assert_eq!(target.phases.get(), Phase::Released);
     client.ask::<verbs::Stage>(&StageRequest {}).expect("staged");
     assert_eq!(target.phases.get(), Phase::Released);
     assert_eq!(client.ask::<verbs::Load>(&LoadRequest {}).expect("loaded").mappings, 4);

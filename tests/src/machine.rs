@@ -161,7 +161,7 @@ impl Machine {
 
     /// What the processes use of each device, as `nvidia-smi` would show it.
     pub fn usage(&self) -> Result<Usage> {
-        Usage::read(self.driver, &self.path("fakecuda"))
+        Usage::read(self)
     }
 
     /// The driver calls of one process, in order.

@@ -334,3 +334,6 @@ pub(crate) unsafe fn cuMulticastUnbind(
 pub(crate) fn blockers() -> Vec<protocol::Blocker> {
     Vec::new()
 }
+
+/// Forgets what the parent had: called in a forked child.
+pub(crate) fn forked() {}

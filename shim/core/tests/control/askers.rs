@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    AllocationId, Cause, ExportRequest, FrameError, GateLevel, Phase, QuiesceRequest, Reason, Secret,
-    Unreachable, VERSION, VerbKind, verbs,
+    AllocationId, Cause, ExportRequest, FrameError, GateLevel, InspectRequest, Phase, QuiesceRequest, Reason,
+    Secret, Unreachable, VERSION, VerbKind, verbs,
 };
 use shim_core::control::{Descriptors, Limits};
 use shim_core::peer::{self, PeerError};
 
-use crate::fixture::{PATIENCE, SECRET, Target, in_child, is_root, own_pid};
+use crate::fixture::{Client, PATIENCE, SECRET, Target, in_child, is_root, own_pid};
 use crate::remote::{Remote, Role};
 
 static DESCRIPTORS: Descriptors = Descriptors::new();
@@ -98,7 +98,12 @@ fn whoever_is_told_not_now_asks_again_until_its_deadline() {
 fn a_phase_that_changes_while_a_peer_is_being_told_not_now_is_not_missed() {
     let target = Target::start(Limits { park: PATIENCE * 10, ..Limits::DEFAULT });
     target.script.not_now.store(1, Ordering::SeqCst);
-    *target.script.moved_by_export.lock().expect("not poisoned") = Some(target.phases);
+    let (phases, name) = (target.phases, target.name.clone());
+    *target.script.before_export.lock().expect("not poisoned") = Some(Box::new(move || {
+        phases.set(Phase::Quiescing);
+        // Once this is answered, the control thread has looked at what was parked, and found nothing.
+        Client::connect(&name).ask::<verbs::Inspect>(&InspectRequest { allocations: true }).expect("served");
+    }));
     let request = ExportRequest { allocation: ALLOCATION, secret: SECRET };
     assert_eq!(target.client().ask::<verbs::Export>(&request).expect("in the new phase").size, 16);
     assert_eq!(target.script.exports.load(Ordering::SeqCst), 2);

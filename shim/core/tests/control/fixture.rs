@@ -34,8 +34,8 @@ pub(crate) struct Script {
     pub(crate) exports: AtomicU32,
     /// What `export` answers `NotNow` to, so many times.
     pub(crate) not_now: AtomicU32,
-    /// Moved to `Quiescing` by the next `export`, before it answers.
-    pub(crate) moved_by_export: Mutex<Option<&'static Phases>>,
+    /// Done by the next `export`, before it answers.
+    pub(crate) before_export: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     pub(crate) tended: AtomicU32,
     /// The byte that the one known secret is made of; 0 for [`SECRET`].
     pub(crate) known: AtomicU8,
@@ -105,9 +105,8 @@ impl Operations for Script {
         if request.secret != known {
             return Err(failure(Cause::Unknown));
         }
-        if let Some(phases) = self.moved_by_export.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            phases.set(Phase::Quiescing);
-        }
+        let before = self.before_export.lock().unwrap_or_else(PoisonError::into_inner).take();
+        before.into_iter().for_each(|act| act());
         let left = self.not_now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
             return Err(failure(Cause::NotNow));

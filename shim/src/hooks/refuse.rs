@@ -337,3 +337,6 @@ pub(crate) fn count(_kind: protocol::BlockerKind, _example: &str) {}
 pub(crate) fn blockers() -> Vec<protocol::Blocker> {
     Vec::new()
 }
+
+/// Forgets what the parent had: called in a forked child.
+pub(crate) fn forked() {}

@@ -5,13 +5,13 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::phase::Phase;
+use crate::phase::{Phase, VerbKind};
 use crate::verb::{AllocationId, Location};
 
 extern crate alloc;
 
 /// Everything the tool needs to know about one process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Inventory {
     /// The version of the shim (`CARGO_PKG_VERSION`).
     pub shim_version: String,
@@ -35,6 +35,20 @@ pub struct Inventory {
     pub driver_memory: DriverMemory,
     /// What cannot be carried, by kind.
     pub blockers: Vec<Blocker>,
+    /// The verb that is being carried out, if one is.
+    pub progress: Option<Progress>,
+}
+
+/// How far a verb has come. Whoever waits for one that moves bytes gives up when these stand still, not after a
+/// total time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Progress {
+    /// Which verb.
+    pub verb: VerbKind,
+    /// Bytes it has dealt with.
+    pub bytes: u64,
+    /// Bytes it has to deal with, as far as it knows; 0 before it knows.
+    pub total: u64,
 }
 
 /// A device as the process sees it.

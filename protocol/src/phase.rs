@@ -4,22 +4,24 @@
 //!              quiesce              quiesce            release            load             remap
 //!   Running ------------> Quiescing --------> Quiesced -------> Released ------> Loaded ------> Remapped
 //!      ^                  |   ^  | step          |               |    ^                            |
-//!      |<-----------------+   +--+               |               +----+ stage                      |
+//!      |<-----------------+   +--+<-----step-----+               +----+ stage                      |
 //!      |          reopen                reopen   |                                                 |
 //!      +<----------------------------------------+-------------------------------------------------+
 //!                                                                               reopen
 //! ```
 //!
 //! A verb may be repeated in the phase it leads to and does nothing twice. A `quiesce` that has not drained yet
-//! leaves the process in `Quiescing`. A `release` that fails before anything was dropped leaves `Quiesced`, one
-//! that fails later leaves `Released`: `load`, `remap` and `reopen` then undo exactly what was dropped.
+//! leaves the process in `Quiescing`. A `step` of a process that has drained takes it back there: a peer waits
+//! for work that is held here. A `release` that is only to save drops nothing and leads nowhere. One that fails before anything was dropped leaves `Quiesced`, one that
+//! fails later leaves `Released`: `load`, `remap` and `reopen` then undo exactly what was dropped.
 
 use serde::{Deserialize, Serialize};
 
 /// Where a process stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Phase {
     /// All gates are open.
+    #[default]
     Running,
     /// At least the launch gate is closed; work may still run.
     Quiescing,
@@ -76,6 +78,11 @@ impl VerbKind {
         Self::ALL.into_iter().find(|verb| *verb as u8 == number)
     }
 
+    /// Whether the verb may change the process. Such verbs run one at a time.
+    pub const fn changes(self) -> bool {
+        !matches!(self, Self::Inspect | Self::Export)
+    }
+
     /// The verb's name, as in the command line and in messages.
     pub const fn name(self) -> &'static str {
         match self {
@@ -103,7 +110,7 @@ impl Phase {
         match (self, verb) {
             (phase, V::Inspect) => Some(phase),
             (Self::Running | Self::Quiescing | Self::Quiesced, V::Quiesce) => Some(Self::Quiesced),
-            (Self::Quiescing, V::Step) => Some(Self::Quiescing),
+            (Self::Quiescing | Self::Quiesced, V::Step) => Some(Self::Quiescing),
             (Self::Quiesced | Self::Released, V::Release) => Some(Self::Released),
             (Self::Released, V::Stage) => Some(Self::Released),
             (Self::Released | Self::Loaded, V::Load) => Some(Self::Loaded),

@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize as DeriveSerialize};
 
+use crate::frame::Frame;
 use crate::inventory::{Drain, Inventory};
+use crate::message::{BodyError, EncodeError, decode_request, encode_reply, verb_of};
 use crate::phase::{Phase, VerbKind};
 
 extern crate alloc;
@@ -106,10 +108,12 @@ pub enum Cause {
     BadRequest,
     /// The other end speaks another version.
     Version,
+    /// The asker is not served here: another user, or another pid namespace.
+    Refused,
 }
 
 /// Asks for the inventory.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct InspectRequest {
     /// Whether to list every allocation, or only totals.
     pub allocations: bool,
@@ -125,9 +129,9 @@ pub enum GateLevel {
 }
 
 /// Closes gates up to `level` and looks whether all work has drained, for at most `wait_ms`.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct QuiesceRequest {
-    /// How far to close. A gate that is closed already stays closed, unless `reopen_memory`.
+    /// How far to close. A gate that is closed already stays closed.
     pub level: GateLevel,
     /// How long to wait for the drain, in milliseconds. 0 looks once.
     pub wait_ms: u32,
@@ -135,22 +139,37 @@ pub struct QuiesceRequest {
 
 /// Whether the process has drained, and if not what is in the way. At level `Memory` and drained, the phase is
 /// `Quiesced`; else it stays `Quiescing`.
-#[derive(Clone, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct QuiesceReply {
     /// What was found at the end of the wait.
     pub drain: Drain,
 }
 
 /// Lets one held launch through (and opens the memory gate again if that is closed), then waits as `quiesce`.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct StepRequest {
     /// How long to wait for the drain after it, in milliseconds.
     pub wait_ms: u32,
 }
 
+/// How far a release goes.
+///
+/// It is asked in two turns, so that what may fail for want of host memory fails in all processes before anything is
+/// dropped in one: an importer that keeps its mapping while its exporter has freed the memory no longer shares it
+/// with the memory that the exporter makes again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, DeriveSerialize, Deserialize)]
+pub enum Extent {
+    /// Saves, and drops nothing.
+    Save,
+    /// Saves what is not saved yet, and drops.
+    Drop,
+}
+
 /// Saves and frees. Contents go to host memory.
-#[derive(Clone, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ReleaseRequest {
+    /// How far.
+    pub extent: Extent,
     /// Imported allocations that this process saves in place of their exporter, which is gone.
     pub heir_of: Vec<AllocationId>,
     /// Bounds on what host memory may be used.
@@ -158,7 +177,7 @@ pub struct ReleaseRequest {
 }
 
 /// Bounds that the tool has found out for one process.
-#[derive(Clone, Copy, Debug, Default, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, DeriveSerialize, Deserialize)]
 pub struct HostLimits {
     /// Bytes of host memory this process may fill, or `None` for no bound beyond what the system has.
     pub arena_bytes: Option<u64>,
@@ -187,11 +206,11 @@ pub struct Transferred {
 }
 
 /// Starts reading saved bytes. No driver call.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct StageRequest {}
 
 /// Re-creates own allocations with their bytes.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct LoadRequest {}
 
 /// Who hands out an allocation at `remap`.
@@ -204,7 +223,7 @@ pub struct Source {
 }
 
 /// Imports again from the processes named.
-#[derive(Clone, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct RemapRequest {
     /// Where to ask for each allocation that was imported and whose exporter is not the one it was.
     pub sources: Vec<Source>,
@@ -222,7 +241,7 @@ pub struct RemapReply {
 }
 
 /// Opens all gates.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ReopenRequest {}
 
 /// What `reopen` found.
@@ -233,7 +252,7 @@ pub struct ReopenReply {
 }
 
 /// A peer asks for a descriptor of an allocation; it travels beside the reply as `SCM_RIGHTS`.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ExportRequest {
     /// Which.
     pub allocation: AllocationId,
@@ -242,7 +261,7 @@ pub struct ExportRequest {
 }
 
 /// The descriptor comes beside it.
-#[derive(Clone, Copy, Debug, DeriveSerialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ExportReply {
     /// Size of the allocation in bytes.
     pub size: u64,
@@ -264,6 +283,50 @@ macro_rules! verbs {
                     type Reply = $reply;
                 }
             )+
+        }
+
+        /// Any request, as a server takes it.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum Request {
+            $(#[doc = concat!("Asks for `", stringify!($name), "`.")] $name($request),)+
+        }
+
+        impl Request {
+            /// Which verb.
+            pub const fn verb(&self) -> VerbKind {
+                match self {
+                    $(Self::$name(_) => VerbKind::$name,)+
+                }
+            }
+
+            /// Reads the request in a frame.
+            pub fn decode(frame: &Frame) -> Result<Self, BodyError> {
+                Ok(match verb_of(frame)? {
+                    $(VerbKind::$name => Self::$name(decode_request::<verbs::$name>(&frame.body)?),)+
+                })
+            }
+        }
+
+        /// Any reply, as a server gives it.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub enum Reply {
+            $(#[doc = concat!("Answers `", stringify!($name), "`.")] $name($reply),)+
+        }
+
+        impl Reply {
+            /// Which verb.
+            pub const fn verb(&self) -> VerbKind {
+                match self {
+                    $(Self::$name(_) => VerbKind::$name,)+
+                }
+            }
+
+            /// The frame that answers request `id`.
+            pub fn encode(&self, id: u32) -> Result<Vec<u8>, EncodeError> {
+                match self {
+                    $(Self::$name(reply) => encode_reply::<verbs::$name>(id, reply),)+
+                }
+            }
         }
     };
 }

@@ -1,1 +1,30 @@
+//! The harness of the integration tests, the programs under test and the scenarios that they run.
 //!
+//! A [`Machine`] stands for one computer: it owns a stand-in driver of its own, or is the real GPU. A [`Target`] is a
+//! process on it that does as it is told, line by line; nothing here waits by sleeping.
+
+mod artifacts;
+mod calls;
+pub mod demo;
+pub mod driver;
+mod endure;
+mod failure;
+mod machine;
+pub mod native;
+mod process;
+pub mod program;
+pub mod scenarios;
+mod stage;
+mod target;
+mod tool;
+mod usage;
+
+pub use artifacts::Artifacts;
+pub use calls::Call;
+pub use endure::endure;
+pub use machine::{Driver, Machine};
+pub use process::Snapshot;
+pub use stage::{Actor, Stage};
+pub use target::{Pending, Start, Target};
+pub use tool::{Outcome, Running, Tool};
+pub use usage::Usage;

@@ -1,0 +1,50 @@
+# Every command a developer needs. `make` builds dist/, which is all a machine with a GPU needs.
+PREFIX ?= /usr/local
+SECONDS ?= 600
+DIST := dist
+
+.PHONY: build test lint fmt demo dist bench gpu-test soak install clean setup header kernels
+
+build: setup dist
+
+setup:
+	@scripts/setup build
+
+dist: setup
+	@scripts/dist $(DIST)
+
+header: setup
+	@scripts/fetch-header
+
+kernels: setup
+	@scripts/compile-kernels
+
+test: dist header
+	@scripts/setup test
+	NVSNAP_ARTIFACTS=$(CURDIR)/$(DIST) cargo test --workspace --locked --no-fail-fast
+
+lint: header
+	@scripts/setup lint
+	@scripts/lint
+
+fmt:
+	cargo fmt --all
+
+demo: dist
+	@$(DIST)/bin/nvsnap-gpushare-demo
+
+bench: dist
+	@scripts/bench $(DIST)
+
+gpu-test: dist
+	@$(DIST)/gpu-tests/run
+
+soak: dist
+	@$(DIST)/bin/nvsnap-gpushare-soak --seconds $(SECONDS)
+
+install: dist
+	@scripts/install $(DIST) $(DESTDIR)$(PREFIX)
+
+clean:
+	cargo clean
+	rm -rf $(DIST)

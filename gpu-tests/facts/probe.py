@@ -1,0 +1,44 @@
+"""What every section uses: how a fact is printed, and processes that do as they are told."""
+
+import os
+import select
+import subprocess
+import sys
+import time
+
+from api import G, cu, grant, must, new, room
+
+MAIN = os.path.dirname(os.path.abspath(__file__))
+SECTION = ""
+
+
+def fact(name, *values):
+    print(f"FACT {SECTION}.{name}:", *values, flush=True)
+
+
+def mapped(size=G, properties=None):
+    """A fresh allocation, mapped with access for device 0: (handle, address)."""
+    handle, address = new(size, properties), room(size)
+    must(cu("cuMemMap", address, size, 0, handle, 0), "cuMemMap")
+    must(grant(address, size), "cuMemSetAccess")
+    return handle, address
+
+
+def timed(call):
+    begin = time.monotonic()
+    value = call()
+    return value, round(time.monotonic() - begin, 4)
+
+
+def child(*arguments, **options):
+    """This program again, talking over pipes."""
+    return subprocess.Popen(
+        [sys.executable, MAIN, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options
+    )
+
+
+def ask(process, line, timeout=20):
+    process.stdin.write(line + "\n")
+    process.stdin.flush()
+    ready, _, _ = select.select([process.stdout], [], [], timeout)
+    return process.stdout.readline().strip() if ready else "no answer"

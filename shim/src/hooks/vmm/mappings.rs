@@ -1,0 +1,104 @@
+//! Addresses: reserve, map, unmap, access.
+
+use core::slice;
+
+use cuda_sys::{AccessDesc, CuResult, DevicePtr, MemHandle, MemLocation};
+use shim_core::calls::CallId;
+use shim_core::gate;
+
+use crate::driver::real;
+use crate::world::{self, let_go, real_handle, world};
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemAddressReserve(
+    ptr: *mut DevicePtr,
+    size: usize,
+    alignment: usize,
+    addr: DevicePtr,
+    flags: u64,
+) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemAddressReserve);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemAddressReserve(ptr, size, alignment, addr, flags) }
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemAddressFree(ptr: DevicePtr, size: usize) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemAddressFree);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemAddressFree(ptr, size) }
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemMap(
+    ptr: DevicePtr,
+    size: usize,
+    offset: usize,
+    handle: MemHandle,
+    flags: u64,
+) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemMap);
+    world::sweep();
+    let found = real_handle(handle)?;
+    // SAFETY: the caller's arguments, with the handle that the driver knows.
+    unsafe { real::cuMemMap(ptr, size, offset, found.handle(), flags) }?;
+    if let Some(pin) = found.pin() {
+        world().map(pin, ptr.0, wide(size), wide(offset)).into_iter().for_each(let_go);
+    }
+    Ok(())
+}
+
+/// Unmaps, and lets go of the memory whose last reference that was.
+///
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemUnmap(ptr: DevicePtr, size: usize) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemUnmap);
+    world::sweep();
+    let taken = world().take(ptr.0, wide(size));
+    // SAFETY: the caller's arguments, unchanged.
+    if let Err(error) = unsafe { real::cuMemUnmap(ptr, size) } {
+        world().put_back(taken);
+        return Err(error);
+    }
+    world().end(taken).into_iter().for_each(let_go);
+    Ok(())
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemSetAccess(
+    ptr: DevicePtr,
+    size: usize,
+    desc: *const AccessDesc,
+    count: usize,
+) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemSetAccess);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemSetAccess(ptr, size, desc, count) }?;
+    if !desc.is_null() {
+        // SAFETY: the driver has read as many of them.
+        let grants = unsafe { slice::from_raw_parts(desc, count) };
+        world().grant(ptr.0, wide(size), grants);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemGetAccess(
+    flags: *mut u64,
+    location: *const MemLocation,
+    ptr: DevicePtr,
+) -> CuResult {
+    let _pass = gate::enter(CallId::cuMemGetAccess);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemGetAccess(flags, location, ptr) }
+}
+
+fn wide(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,91 @@
+//! `load`: makes this process's own memory again, with its bytes, at its addresses.
+
+use cuda_sys::MemHandle;
+use protocol::{Failure, LoadRequest, Moved, Transferred};
+use shim_core::world::{Backing, Bytes, Object, Place, Saved};
+
+use super::Phases;
+use super::release::forget_copies;
+use super::trouble::{Trouble, Why};
+use super::views::map;
+use crate::driver::real;
+use crate::transfer::arena::{self, HostMemory};
+use crate::transfer::{self, Loader, TransferError};
+use crate::world::world;
+
+/// Makes again what is dropped, fills it, and maps what is not mapped. Repeated, it goes on with what is left.
+pub(crate) fn run(_: &LoadRequest, phases: &Phases) -> Result<Transferred, Failure> {
+    // What was saved and never dropped has its bytes still.
+    forget_copies();
+    let done = load_all(phases).map_err(|trouble| trouble.failure("load", phases.get()))?;
+    arena::forget();
+    Ok(done)
+}
+
+fn load_all(phases: &Phases) -> Result<Transferred, Trouble> {
+    let mut objects = world().objects();
+    objects.retain(|object| object.bytes != Bytes::Elsewhere);
+    // A ring serves one device.
+    objects.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
+    let saved = objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
+    phases.expect(saved.clone().sum());
+    match saved.max() {
+        None => bring_back(&objects, None),
+        Some(largest) => {
+            let lead = |loader: &mut Loader<'_>| bring_back(&objects, Some(loader));
+            transfer::with_loader(largest, &HostMemory, phases, lead)
+                .map_err(|error| Trouble::of("all allocations", error.into()))?
+        }
+    }
+}
+
+fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result<Transferred, Trouble> {
+    let mut done = Transferred::default();
+    let mut views = world().views();
+    for object in objects {
+        let trouble = |why| Trouble::with(&object.what, why);
+        let real = backing(object).map_err(trouble)?;
+        if object.bytes == Bytes::Saved
+            && let Some(loader) = &mut loader
+        {
+            let saved = fill(object, real, loader).map_err(trouble)?;
+            count(&mut done.bytes, &saved);
+        }
+        done.mappings += map(real, &views.remove(&object.key).unwrap_or_default())?;
+    }
+    Ok(done)
+}
+
+/// The real handle, of memory that is made if there is none.
+fn backing(object: &Object) -> Result<MemHandle, Why> {
+    if let Backing::Live(real) = object.backing {
+        return Ok(real);
+    }
+    let size = usize::try_from(object.what.size)
+        .map_err(|_| TransferError::System { call: "cuMemCreate", errno: libc::EOVERFLOW })?;
+    let mut made = MemHandle::NONE;
+    // SAFETY: `made` is writable; size and properties are those it was made with before.
+    unsafe { real::cuMemCreate(&raw mut made, size, &raw const object.what.prop, 0) }
+        .map_err(TransferError::driver("cuMemCreate"))?;
+    world().created(object.key, made);
+    Ok(made)
+}
+
+/// Writes the saved bytes back.
+fn fill(object: &Object, real: MemHandle, loader: &mut Loader<'_>) -> Result<Saved, Why> {
+    let saved = world().saved(object.key).unwrap_or_default();
+    loader.fill(real, &object.what.prop, &saved)?;
+    world().filled(object.key);
+    arena::give_back(&saved);
+    Ok(saved)
+}
+
+fn count(bytes: &mut Moved, saved: &Saved) {
+    bytes.objects += 1;
+    for piece in saved.pieces() {
+        match piece.place {
+            Place::Zero => bytes.zero += piece.len,
+            Place::Host(_) => bytes.moved += piece.len,
+        }
+    }
+}

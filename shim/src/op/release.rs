@@ -1,0 +1,121 @@
+//! `release`: saves the bytes of all memory that this process keeps, then gives everything tracked back to the driver.
+//!
+//! First everything is saved; nothing has been dropped as long as that may fail. Then, with the phase at `Released`,
+//! objects are dropped one by one, each marked after its driver call. Repeated, it goes on with what is left.
+
+use std::time::Duration;
+
+use protocol::{AllocationId, Failure, Moved, Phase, ReleaseRequest, Transferred};
+use shim_core::world::{Backing, Bytes, Object, Origin};
+
+use super::Phases;
+use super::quiesce::hold_answers;
+use super::trouble::{Trouble, Why};
+use super::views::{drop_backing, unmap};
+use crate::transfer::arena::{self, Parts};
+use crate::transfer::{self, TransferError};
+use crate::world::{self, world};
+
+/// How long a call that only asks is waited for. All work has drained, so it has nothing to wait for here.
+const ASKING: Duration = Duration::from_secs(5);
+
+/// Saves and drops.
+pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferred, Failure> {
+    hold_answers(ASKING, phases.get())?;
+    let bytes = save(request, phases)?;
+    world().lend(&request.heir_of);
+    phases.set(Phase::Released);
+    let mappings = drop_all().map_err(|trouble| trouble.failure("release", phases.get()))?;
+    Ok(Transferred { bytes, mappings })
+}
+
+/// Saves what is not saved yet, and drops nothing. Where it fails, and nothing was dropped earlier, no copies are
+/// left.
+pub(crate) fn save(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Failure> {
+    // What nobody holds any more need not be saved.
+    world::sweep_all();
+    save_all(request, phases).map_err(|trouble| {
+        if phases.get() != Phase::Released {
+            forget_copies();
+        }
+        trouble.failure("release", phases.get())
+    })
+}
+
+/// Forgets copies of bytes that are still live, since the program is going to run again.
+pub(crate) fn forget_copies() {
+    world().forget_copies();
+    if !world().any_saved() {
+        arena::forget();
+    }
+}
+
+fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble> {
+    let objects = world().objects();
+    refuse(&objects, &request.heir_of)?;
+    let mut todo: Vec<Object> =
+        objects.into_iter().filter(|object| needs_copy(object, &request.heir_of)).collect();
+    // A ring serves one device.
+    todo.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
+    let Some(largest) = todo.iter().map(|object| object.what.size).max() else { return Ok(Moved::default()) };
+    phases.expect(todo.iter().map(|object| object.what.size).sum());
+    let trouble =
+        |(object, error): (Option<usize>, TransferError)| match object.and_then(|object| todo.get(object)) {
+            Some(object) => Trouble::with(&object.what, error.into()),
+            None => Trouble::of("all allocations", error.into()),
+        };
+    let parts = Parts::new(todo.iter().map(|object| object.what.size), request.limits.arena_bytes)
+        .map_err(|error| trouble((None, error)))?;
+    let saved = transfer::with_saver(largest, &parts, phases, |saver| {
+        todo.iter().enumerate().try_for_each(|(number, object)| {
+            let Backing::Live(real) = object.backing else { return Ok(()) };
+            let what = &object.what;
+            saver.copy(number, real, &what.prop, what.size).map_err(|error| (number, error))
+        })
+    });
+    let saved = saved.map_err(trouble)?;
+    // Before the records name it.
+    parts.hold();
+    let mut moved = Moved::default();
+    for (object, (_, saved)) in todo.iter().zip(saved) {
+        moved.objects += 1;
+        moved.zero += saved.zero();
+        moved.moved += saved.len() - saved.zero();
+        world().copied(object.key, saved);
+    }
+    Ok(moved)
+}
+
+/// Whether the bytes of a live allocation are this process's to save, and are not saved yet.
+fn needs_copy(object: &Object, heir_of: &[AllocationId]) -> bool {
+    let live = matches!(object.backing, Backing::Live(_));
+    live && object.kept_by(heir_of) && matches!(object.bytes, Bytes::Live | Bytes::Elsewhere)
+}
+
+/// Refuses what cannot be carried, before anything is touched.
+fn refuse(objects: &[Object], heir_of: &[AllocationId]) -> Result<(), Trouble> {
+    if let Some(foreign) = objects.iter().find(|object| object.what.origin == Origin::Foreign) {
+        return Err(Trouble::with(&foreign.what, Why::Foreign));
+    }
+    let held = |id: &AllocationId| {
+        let gone = |object: &Object| object.backing == Backing::Dropped && object.bytes == Bytes::Elsewhere;
+        objects.iter().any(|object| object.what.id == *id && !gone(object))
+    };
+    match heir_of.iter().find(|id| !held(id)) {
+        Some(id) => Err(Trouble::of(format!("allocation {id}"), Why::NotHeld)),
+        None => Ok(()),
+    }
+}
+
+/// Takes everything apart. Counts the mappings.
+fn drop_all() -> Result<u64, Trouble> {
+    let mut views = world().views();
+    let mut mappings = 0;
+    for object in world().objects() {
+        mappings += unmap(&views.remove(&object.key).unwrap_or_default())?;
+        if let Backing::Live(_) = object.backing {
+            drop_backing(object.key).map_err(|why| Trouble::with(&object.what, why))?;
+        }
+    }
+    Ok(mappings)
+}

@@ -1,0 +1,86 @@
+//! `remap`: imports again what others have made again, and maps it at its addresses.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use cuda_sys::MemHandle;
+use protocol::{Failure, RemapReply, RemapRequest, Source};
+use shim_core::world::{Backing, Bytes, Object, Origin};
+
+use super::Phases;
+use super::trouble::{Trouble, Why};
+use super::views::{drop_backing, map, unmap};
+use crate::hooks::vmm::import_descriptor;
+use crate::kept::Kept;
+use crate::peer::{self, PeerError};
+use crate::transfer::TransferError;
+use crate::world::world;
+
+/// Imports what is elsewhere, and maps what is not mapped. Repeated, it goes on with what is left.
+pub(crate) fn run(request: &RemapRequest, phases: &Phases) -> Result<RemapReply, Failure> {
+    remap_all(request).map_err(|trouble| trouble.failure("remap", phases.get()))
+}
+
+fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
+    let mut done = RemapReply::default();
+    drop_stale()?;
+    let mut views = world().views();
+    for object in world().objects() {
+        let real = match object.backing {
+            Backing::Live(real) => real,
+            Backing::Dropped => {
+                let real = import(&object, request).map_err(|why| Trouble::with(&object.what, why))?;
+                done.imports += 1;
+                real
+            }
+        };
+        done.mappings += map(real, &views.remove(&object.key).unwrap_or_default())?;
+    }
+    Ok(done)
+}
+
+/// Drops imports that a release did not get to: their owners may have made other memory since.
+fn drop_stale() -> Result<(), Trouble> {
+    let mut views = world().views();
+    let stale =
+        |object: &Object| object.bytes == Bytes::Elsewhere && matches!(object.backing, Backing::Live(_));
+    for object in world().objects().into_iter().filter(stale) {
+        unmap(&views.remove(&object.key).unwrap_or_default())?;
+        drop_backing(object.key).map_err(|why| Trouble::with(&object.what, why))?;
+    }
+    Ok(())
+}
+
+/// Asks for a descriptor and imports it.
+fn import(object: &Object, request: &RemapRequest) -> Result<MemHandle, Why> {
+    let deadline = Instant::now() + Duration::from_millis(request.wait_ms.into());
+    let descriptor = fetch(object, &request.sources, deadline).map_err(Why::Peer)?;
+    let descriptor = Kept::new(descriptor)
+        .map_err(|error| TransferError::System { call: "fcntl", errno: error.raw_os_error().unwrap_or(0) })?;
+    let real =
+        import_descriptor(&descriptor).map_err(TransferError::driver("cuMemImportFromShareableHandle"))?;
+    world().attached_to(object.key, |attached| attached.descriptor.replace(descriptor));
+    world().imported(object.key, real);
+    Ok(real)
+}
+
+/// Asks whom the plan names, or else the exporter, or where that is gone everybody.
+fn fetch(object: &Object, sources: &[Source], deadline: Instant) -> Result<OwnedFd, PeerError> {
+    let what = &object.what;
+    let named = sources.iter().find(|source| source.allocation == what.id).map(|source| source.pid);
+    let pid = match (named, what.origin) {
+        (Some(pid), _) => Some(pid),
+        (None, Origin::Imported { exporter }) => Some(exporter),
+        (None, Origin::Created | Origin::Foreign) => None,
+    };
+    let asked = pid.map(|pid| peer::export(pid, what.id, what.secret, deadline));
+    match asked {
+        Some(Ok(descriptor)) => Ok(descriptor),
+        Some(Err(error @ PeerError::TimedOut { .. })) => Err(error),
+        Some(Err(error)) => {
+            log!("remap of allocation {}: {error}; others are asked", what.id);
+            peer::find(what.id, what.secret, deadline)
+        }
+        None => peer::find(what.id, what.secret, deadline),
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a verb that moves memory failed, and the sentence a user gets.
+
+use core::fmt;
+
+use cuda_sys::CuError;
+use protocol::{Cause, Failure, Phase};
+use shim_core::world::{Description, Origin};
+
+use crate::peer::PeerError;
+use crate::transfer::TransferError;
+
+/// What went wrong with what.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    object: String,
+    why: Why,
+}
+
+/// What went wrong.
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// The driver, the system, or a bound, while calls were made or bytes moved.
+    Transfer(TransferError),
+    /// A peer did not hand out what was asked.
+    Peer(PeerError),
+    /// A call of the program still uses it.
+    InUse,
+    /// It cannot be carried.
+    Foreign,
+    /// This process was named its heir, and does not have it.
+    NotHeld,
+}
+
+impl Trouble {
+    /// Trouble with an allocation.
+    pub(super) fn with(what: &Description, why: Why) -> Self {
+        Self { object: object(what), why }
+    }
+
+    /// Trouble with something else.
+    pub(super) fn of(object: impl Into<String>, why: Why) -> Self {
+        Self { object: object.into(), why }
+    }
+
+    /// What the asker is told.
+    pub(super) fn failure(&self, verb: &str, phase: Phase) -> Failure {
+        let cause = match &self.why {
+            Why::Transfer(TransferError::Driver { error, .. }) => Cause::Driver(error.raw()),
+            Why::Transfer(TransferError::System { errno, .. }) => Cause::System(*errno),
+            Why::Transfer(TransferError::OverLimit { .. }) => Cause::System(libc::ENOMEM),
+            Why::Transfer(TransferError::Panicked) => Cause::Poisoned,
+            Why::Peer(_) => Cause::Unknown,
+            Why::InUse => Cause::Busy,
+            Why::Foreign => Cause::Blocked,
+            Why::NotHeld => Cause::BadRequest,
+        };
+        let pid = std::process::id();
+        let message = format!("process {pid}: {verb} of {}: {}{}", self.object, self.why, self.advice());
+        Failure { cause, message, phase }
+    }
+
+    /// What to do about it, where that is known.
+    fn advice(&self) -> &'static str {
+        match &self.why {
+            Why::Transfer(TransferError::Driver { error, .. }) if *error == CuError::OUT_OF_MEMORY => {
+                "; free memory of the GPU and repeat the command"
+            }
+            Why::Transfer(TransferError::OverLimit { .. }) => {
+                "; free host memory or raise the limit of the cgroup"
+            }
+            Why::Peer(PeerError::TimedOut { .. }) => "; repeat the command when that process is back",
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transfer(error) => error.fmt(f),
+            Self::Peer(error) => error.fmt(f),
+            Self::InUse => f.write_str("a call of the program still uses it"),
+            Self::Foreign => f.write_str(
+                "it was imported from a process without libnvsnap_gpushare.so, and nobody can make it again",
+            ),
+            Self::NotHeld => f.write_str("this process is to save it, and does not have it"),
+        }
+    }
+}
+
+impl From<TransferError> for Why {
+    fn from(error: TransferError) -> Self {
+        Self::Transfer(error)
+    }
+}
+
+fn object(what: &Description) -> String {
+    let origin = match what.origin {
+        Origin::Created => "",
+        Origin::Imported { .. } => " imported",
+        Origin::Foreign => " foreign",
+    };
+    format!("the{origin} allocation {} ({} bytes on {:?})", what.id, what.size, what.location())
+}

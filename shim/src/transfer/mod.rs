@@ -1,0 +1,167 @@
+//! Moving the bytes of an allocation between the memory it has and the place where they wait.
+//!
+//! ```text
+//!   memory --> private window --> ring of pinned slots --> crew --> sink     (saving)
+//!   memory <-- private window <-- ring of pinned slots <-- crew <-- source   (loading)
+//! ```
+//!
+//! The thread that carries out a verb makes all driver calls; a crew of plain threads looks at the bytes and moves
+//! them between the ring and their place. Host-located memory needs no ring: the window shows it to the processor.
+//! Where bytes go and come from is behind [`Sink`] and [`Source`].
+
+pub(crate) mod arena;
+mod context;
+mod crew;
+mod load;
+mod queue;
+mod ring;
+mod save;
+mod window;
+mod zero;
+
+use core::{fmt, slice};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use cuda_sys::{CuError, Device};
+use shim_core::world::Place;
+
+use context::Current;
+pub(crate) use load::{Loader, with_loader};
+pub(crate) use save::{Saver, with_saver};
+
+/// Bytes are looked at and put away in grains of this size, a huge page: a grain that is zero takes no room.
+const GRAIN: usize = 2 << 20;
+
+/// Where saved bytes go. Called by several threads at once.
+pub(crate) trait Sink: Sync {
+    /// Puts away a grain: bytes of the object of that number that begin at `at`, a multiple of the grain's size.
+    fn keep(&self, object: usize, at: u64, bytes: &[u8]) -> Result<Place, TransferError>;
+}
+
+/// Where saved bytes come from. Called by several threads at once.
+pub(crate) trait Source: Sync {
+    /// Fills `into` with bytes that [`Sink::keep`] has put away.
+    fn fetch(&self, place: Place, into: &mut [u8]) -> Result<(), TransferError>;
+}
+
+/// Why bytes could not be moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TransferError {
+    /// The driver said no.
+    Driver {
+        /// Which call.
+        call: &'static str,
+        /// What it said.
+        error: CuError,
+    },
+    /// The system said no.
+    System {
+        /// Which call.
+        call: &'static str,
+        /// What it said.
+        errno: i32,
+    },
+    /// The bytes need more host memory than was allowed.
+    OverLimit {
+        /// How much was allowed.
+        limit: u64,
+    },
+    /// A panic was caught in the crew.
+    Panicked,
+}
+
+impl TransferError {
+    /// An error of `call`, for `map_err`.
+    pub(crate) const fn driver(call: &'static str) -> impl FnOnce(CuError) -> Self {
+        move |error| Self::Driver { call, error }
+    }
+
+    /// What `call` has just left in `errno`.
+    pub(crate) fn system(call: &'static str) -> Self {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        Self::System { call, errno }
+    }
+}
+
+impl fmt::Display for TransferError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Driver { call, error } => write!(f, "{call} failed with {error}"),
+            Self::System { call, errno } => {
+                write!(f, "{call} failed: {}", std::io::Error::from_raw_os_error(*errno))
+            }
+            Self::OverLimit { limit } => {
+                write!(f, "more than the allowed {limit} bytes of host memory are needed")
+            }
+            Self::Panicked => f.write_str("an internal error of libnvsnap_gpushare.so"),
+        }
+    }
+}
+
+/// How the memory in the window can be reached.
+enum Shown {
+    /// By the processor.
+    Processor(Memory),
+    /// By copies of a device, at this address.
+    Device(Device, u64),
+}
+
+/// A part of memory that the processor reaches, on its way to the crew and back.
+#[derive(Debug)]
+struct Memory {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: whoever has the value has the bytes.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// The bytes.
+    ///
+    /// # Safety
+    /// The window still shows them.
+    unsafe fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: mapped as the caller says, and nobody else's as long as `self` is.
+        unsafe { slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// The first `len` bytes; `self` is what is left.
+    fn split(&mut self, len: usize) -> Self {
+        let len = len.min(self.len);
+        let first = Self { start: self.start, len };
+        self.start = self.start.wrapping_add(len);
+        self.len -= len;
+        first
+    }
+}
+
+/// The first error of many threads, and the object it is about.
+#[derive(Debug, Default)]
+struct Trouble(Mutex<Option<(usize, TransferError)>>);
+
+impl Trouble {
+    /// Runs `step` for an object unless there was an error before; a panic in it is an error.
+    fn unless<T>(&self, object: usize, step: impl FnOnce() -> Result<T, TransferError>) -> Option<T> {
+        if self.first().is_some() {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(step)).unwrap_or(Err(TransferError::Panicked)) {
+            Ok(result) => Some(result),
+            Err(error) => {
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((object, error));
+                None
+            }
+        }
+    }
+
+    fn first(&self) -> Option<(usize, TransferError)> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Success unless there was an error.
+    fn outcome(&self) -> Result<(), TransferError> {
+        self.first().map_or(Ok(()), |(_, error)| Err(error))
+    }
+}

@@ -1,0 +1,132 @@
+//! A few slots of host memory through which bytes pass on their way between device and crew.
+
+use core::{ptr, slice};
+
+use cuda_sys::{Device, Stream};
+
+use super::{Current, TransferError};
+use crate::driver::real;
+
+/// Bytes of a slot: long enough that starting a copy costs nothing against it.
+const SLOT: usize = 8 << 20;
+/// Slots. Half of them are with the device at a time, half with the crew.
+const SLOTS: usize = 6;
+/// How many copies are under way at once.
+pub(super) const FLYING: usize = SLOTS / 2;
+
+/// `size` bytes in slices of a slot: offset and length of each.
+pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
+    let whole = usize::try_from(size).unwrap_or(usize::MAX);
+    (0..whole).step_by(SLOT).map(move |at| (u64::try_from(at).unwrap_or_default(), SLOT.min(whole - at)))
+}
+
+/// `CU_STREAM_NON_BLOCKING`
+const NON_BLOCKING: u32 = 1;
+
+/// Memory for one copy, and the stream on which it is made.
+#[derive(Debug)]
+pub(super) struct Slot {
+    memory: *mut u8,
+    pinned: bool,
+    stream: Stream,
+}
+
+// SAFETY: memory of ours that only the slot's owner touches.
+unsafe impl Send for Slot {}
+
+/// The slots for one device, and its context, current as long as the ring lives.
+#[derive(Debug)]
+pub(super) struct Ring {
+    device: Device,
+    /// Before the context: a slot is given back while it is current.
+    pub(super) idle: Vec<Slot>,
+    _current: Current,
+}
+
+impl Ring {
+    /// A ring for copies of `device`.
+    pub(super) fn new(device: Device) -> Result<Self, TransferError> {
+        let current = Current::on(device)?;
+        let idle = (0..SLOTS).map(|_| Slot::new()).collect::<Result<_, _>>()?;
+        Ok(Self { device, idle, _current: current })
+    }
+
+    /// Whether some of its slots are elsewhere.
+    pub(super) fn is_short(&self) -> bool {
+        self.idle.len() < SLOTS
+    }
+
+    /// Which device.
+    pub(super) fn device(&self) -> Device {
+        self.device
+    }
+}
+
+impl Slot {
+    /// Page-locked memory and a stream of its own. A card with no byte free may have neither for us: then plain
+    /// memory and the default stream do, more slowly.
+    fn new() -> Result<Self, TransferError> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: `memory` is writable.
+        let pinned = unsafe { real::cuMemHostAlloc(&raw mut memory, SLOT, 0) }.is_ok();
+        if !pinned {
+            memory = plain()?;
+        }
+        let mut stream = Stream::NULL;
+        // SAFETY: `stream` is writable.
+        if let Err(error) = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
+            log!("cuStreamCreate: {error}; the default stream does");
+            stream = Stream::NULL;
+        }
+        Ok(Self { memory: memory.cast(), pinned, stream })
+    }
+
+    /// The stream for this slot's copies.
+    pub(super) fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// The slot's first `len` bytes.
+    pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
+        // SAFETY: initialised by the system with zeros, `SLOT` bytes long, and ours alone.
+        unsafe { slice::from_raw_parts_mut(self.memory, len.min(SLOT)) }
+    }
+
+    /// Waits until the slot's copies are done.
+    pub(super) fn wait(&self) -> Result<(), TransferError> {
+        // SAFETY: our own stream, or the default one.
+        unsafe { real::cuStreamSynchronize(self.stream) }
+            .map_err(TransferError::driver("cuStreamSynchronize"))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A copy that still writes to the memory must not outlive it.
+        let idle = self.wait();
+        // SAFETY: our own stream, not used any more.
+        let ended =
+            if self.stream.is_null() { Ok(()) } else { unsafe { real::cuStreamDestroy_v2(self.stream) } };
+        let freed = if self.pinned {
+            // SAFETY: from `cuMemHostAlloc`.
+            unsafe { real::cuMemFreeHost(self.memory.cast()) }
+        } else if idle.is_ok() {
+            // SAFETY: from `plain`, of that size.
+            unsafe { libc::munmap(self.memory.cast(), SLOT) };
+            Ok(())
+        } else {
+            // Better lost than written to by a device when it is somebody else's.
+            Ok(())
+        };
+        for error in [ended.err(), freed.err()].into_iter().flatten() {
+            log!("a slot of the ring is not given back: {error}");
+        }
+    }
+}
+
+fn plain() -> Result<*mut libc::c_void, TransferError> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let memory = unsafe { libc::mmap(ptr::null_mut(), SLOT, access, kind, -1, 0) };
+    if memory == libc::MAP_FAILED { Err(TransferError::system("mmap")) } else { Ok(memory) }
+}

@@ -1,0 +1,313 @@
+//! What is in the way of a suspend.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use protocol::{Blocker, BlockerKind, HostLimits, Inventory, Phase};
+
+use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
+use crate::pid::Pid;
+use crate::proc::ProcFs;
+use crate::report::chain;
+use crate::topology::{Around, Member, Obstacle, Plan, host_bytes, make_plan};
+
+/// The version of this command, which is that of the library it was installed with.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What came of a check.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// Blockers and warnings.
+    pub findings: Vec<Finding>,
+    /// Who saves and who hands out.
+    pub plan: Plan,
+    /// How much host memory each may fill.
+    pub limits: BTreeMap<Pid, HostLimits>,
+    /// Bytes that will be saved to host memory, by process.
+    pub saved: BTreeMap<Pid, u64>,
+}
+
+/// Judges what was seen. With `criu`, what keeps a process from being dumped blocks too.
+pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
+    let mut findings = Vec::new();
+    match &machine.driver {
+        Err(error) => findings.push(Finding::blocker("driver", chain(error), "")),
+        Ok(driver) => {
+            if let Err(error) = driver.can_checkpoint() {
+                findings.push(Finding::blocker("driver", chain(&error), ""));
+            }
+        }
+    }
+    for (pid, trouble) in &survey.unseen {
+        findings.push(Finding::blocker("process", chain(trouble), "").of(*pid));
+    }
+    for seen in &survey.seen {
+        findings.extend(about(seen));
+        findings.extend(for_criu(&machine.proc, seen, criu));
+    }
+    if survey.unseen.is_empty() && !survey.seen.iter().any(Seen::takes_part) {
+        let remedy = "name the processes that use the GPU (`nvsnap-gpu-suspend list` shows them)";
+        findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", remedy));
+    }
+    let members = survey.members();
+    findings.extend(different_versions(&members));
+    let mut verdict = plan(&machine.proc, &members, &survey.around);
+    verdict.findings.extend(findings);
+    verdict.findings.sort();
+    verdict
+}
+
+/// The part of a verdict that depends on what the processes hold: asked again when they have come to rest.
+pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
+    let mut verdict = Verdict::default();
+    for member in members {
+        verdict.findings.extend(held(member.pid, &member.inventory));
+    }
+    match make_plan(members, around) {
+        Ok(plan) => verdict.plan = plan,
+        Err(obstacles) => verdict.findings.extend(obstacles.iter().map(in_the_way)),
+    }
+    verdict.saved = members
+        .iter()
+        .map(|member| (member.pid, host_bytes(member, verdict.plan.heir_of(member.pid))))
+        .collect();
+    match host_limits(proc, &verdict.saved) {
+        Ok(limits) => verdict.limits = limits,
+        Err(findings) => verdict.findings.extend(findings),
+    }
+    verdict
+}
+
+/// What is wrong with one process as a whole.
+fn about(seen: &Seen) -> Vec<Finding> {
+    let pid = seen.target.pid;
+    let mut findings = Vec::new();
+    match &seen.standing {
+        Standing::Unshimmed(error) => findings.push(
+            Finding::blocker(
+                "no-shim",
+                format!("process {pid} ({}) uses CUDA and cannot be asked: {}", seen.name, chain(error)),
+                "",
+            )
+            .of(pid),
+        ),
+        Standing::Idle => findings.push(
+            Finding::warning(
+                "no-cuda",
+                format!("process {pid} ({}) does not use CUDA", seen.name),
+                "it is left alone",
+            )
+            .of(pid),
+        ),
+        Standing::DriverOnly => {}
+        Standing::Shimmed(inventory) => findings.extend(phase(pid, inventory)),
+    }
+    if let Some(state) = seen.state.filter(|state| *state != cuda_sys::ProcessState::RUNNING) {
+        findings.push(
+            Finding::blocker(
+                "driver-state",
+                format!("the driver has process {pid} {}", crate::driver::state_name(state)),
+                format!("`nvsnap-gpu-suspend resume {pid}` first"),
+            )
+            .of(pid),
+        );
+    }
+    if seen.maps.shims.len() > 1 {
+        let files = seen.maps.shims.join(" and ");
+        findings.push(
+            Finding::blocker(
+                "two-shims",
+                format!("process {pid} has loaded two libraries: {files}"),
+                "name one of them in LD_PRELOAD",
+            )
+            .of(pid)
+            .on(files),
+        );
+    }
+    findings
+}
+
+/// Whether the process runs at all.
+fn phase(pid: Pid, inventory: &Inventory) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if inventory.phase != Phase::Running {
+        let message = format!("process {pid} is {} already", inventory.phase.name());
+        let remedy = format!("`nvsnap-gpu-suspend resume {pid}` first");
+        findings.push(Finding::blocker("phase", message, remedy).of(pid));
+    }
+    if inventory.poisoned {
+        let message =
+            format!("the library in process {pid} has met a fault of its own and does nothing more");
+        let remedy = "restart the process, and report what NVSNAP_GPUSHARE_LOG says";
+        findings.push(Finding::blocker("poisoned", message, remedy).of(pid));
+    }
+    if let Some(number) = inventory.drain.error {
+        let error =
+            cuda_sys::CuError::from_raw(number).map_or_else(|| number.to_string(), |error| error.to_string());
+        let message = format!("process {pid} has an error of its own on the GPU: {error}");
+        findings.push(Finding::blocker("gpu-error", message, "restart the process").of(pid));
+    }
+    if inventory.drain.captures > 0 {
+        let message = format!("process {pid} captures {} stream(s) at the moment", inventory.drain.captures);
+        let remedy = "a suspend waits for the end of the capture, up to --timeout";
+        findings.push(Finding::warning("capture", message, remedy).of(pid));
+    }
+    findings
+}
+
+/// What a process holds that cannot be carried.
+fn held(pid: Pid, inventory: &Inventory) -> Vec<Finding> {
+    inventory
+        .blockers
+        .iter()
+        .map(|blocker| {
+            let (kind, what, remedy) = words(blocker.kind);
+            let Blocker { count, example, .. } = blocker;
+            let example_text =
+                if example.is_empty() { String::new() } else { format!(" (for example {example})") };
+            let message = format!("process {pid} holds {count} {what}{example_text}");
+            Finding::blocker(kind, message, remedy).of(pid).on(example.clone())
+        })
+        .collect()
+}
+
+/// A word for programs, what it is, and what to do about it.
+fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
+    match kind {
+        BlockerKind::IpcOpened => (
+            "ipc-opened",
+            "allocation(s) opened by a legacy CUDA IPC handle",
+            "switch CUDA IPC off in the program (vLLM: --disable-custom-all-reduce)",
+        ),
+        BlockerKind::IpcExported => (
+            "ipc-exported",
+            "allocation(s) handed out by a legacy CUDA IPC handle",
+            "switch CUDA IPC off in the program (vLLM: --disable-custom-all-reduce)",
+        ),
+        BlockerKind::SharedPool => {
+            ("shared-pool", "memory pool(s) that can be shared", "use pools without a shareable handle type")
+        }
+        BlockerKind::Managed => (
+            "managed",
+            "managed allocation(s), which the driver cannot checkpoint",
+            "use cudaMalloc in place of cudaMallocManaged",
+        ),
+        BlockerKind::Multicast => {
+            ("multicast", "multicast object(s)", "switch NVLS off in the program (NCCL_NVLS_ENABLE=0)")
+        }
+        BlockerKind::ForeignImport => (
+            "foreign-import",
+            "handle(s) imported from a process without the library",
+            "start the exporting process with the library too",
+        ),
+        BlockerKind::RawHandle => (
+            "raw-handle",
+            "raw handle(s) that were handed out",
+            "unset NVSNAP_GPUSHARE_RAW_FD, and switch dma-buf or fabric handles off in the program",
+        ),
+        BlockerKind::SparseMapping => ("sparse", "sparse array mapping(s)", "free them before the suspend"),
+        BlockerKind::ExternalMemory => {
+            ("external-memory", "allocation(s) of a graphics API", "free them before the suspend")
+        }
+        BlockerKind::Graphics => ("graphics", "mapped graphics resource(s)", "unmap them before the suspend"),
+        BlockerKind::UnknownAbi => (
+            "unknown-abi",
+            "driver function(s) that allocate or share in a form the library does not know",
+            "use a version of the library that knows this driver",
+        ),
+    }
+}
+
+/// An obstacle in words.
+fn in_the_way(obstacle: &Obstacle) -> Finding {
+    match obstacle {
+        Obstacle::ExporterOutside { importer, exporter, count, example } => Finding::blocker(
+            "exporter-outside",
+            format!(
+                "process {importer} uses {count} allocation(s) of process {exporter}, which is not among the \
+                 processes named"
+            ),
+            format!("name process {exporter} as well"),
+        )
+        .of(*importer)
+        .on(example.to_string()),
+        Obstacle::ImporterOutside { importer, holder, count, example } => Finding::blocker(
+            "importer-outside",
+            format!(
+                "process {importer}, which is not among the processes named, uses {count} allocation(s) of process \
+                 {holder}"
+            ),
+            format!("name process {importer} as well"),
+        )
+        .of(*importer)
+        .on(example.to_string()),
+        Obstacle::Lost { importer, exporter, allocation } => Finding::blocker(
+            "lost",
+            format!(
+                "process {importer} uses an allocation of process {exporter}, which ended without anybody having \
+                 saved it"
+            ),
+            "restart the process",
+        )
+        .of(*importer)
+        .on(allocation.to_string()),
+    }
+}
+
+/// Libraries of different versions, or of another than this command.
+fn different_versions(members: &[Member]) -> Vec<Finding> {
+    let others = members.iter().filter(|member| member.inventory.shim_version != VERSION);
+    others
+        .map(|member| {
+            let (pid, theirs) = (member.pid, &member.inventory.shim_version);
+            let message =
+                format!("the library in process {pid} is version {theirs}, this command version {VERSION}");
+            let remedy = "use the command that was installed with the library";
+            Finding::blocker("version", message, remedy).of(pid).on(theirs.clone())
+        })
+        .collect()
+}
+
+/// What keeps a process from being dumped by CRIU. In place it is only worth knowing, if that.
+fn for_criu(proc: &ProcFs, seen: &Seen, criu: bool) -> Vec<Finding> {
+    let pid = seen.target.pid;
+    let finding = |kind, message: String, remedy: &str| {
+        let finding = if criu {
+            Finding::blocker(kind, message, remedy)
+        } else {
+            Finding::warning(kind, message, remedy)
+        };
+        finding.of(pid)
+    };
+    let mut findings = Vec::new();
+    if seen.maps.shim_deleted {
+        findings.push(finding(
+            "deleted-shim",
+            format!("the library's file in process {pid} was replaced or deleted since it was loaded"),
+            "restart the process before it is dumped with CRIU",
+        ));
+    }
+    if seen.maps.probed {
+        findings.push(finding(
+            "probes",
+            format!("a probe is set in process {pid}"),
+            "detach tracers and profilers before it is dumped with CRIU",
+        ));
+    }
+    for (prefix, what) in [("/dev/infiniband", "InfiniBand"), ("/dev/gdrdrv", "GDRCopy")] {
+        let open: BTreeSet<String> = proc.descriptors(pid, prefix).unwrap_or_default().into_iter().collect();
+        for path in open {
+            let message = format!("process {pid} has {path} open ({what})");
+            findings.push(finding("device-open", message, "CRIU cannot dump it").on(path));
+        }
+    }
+    let inherited = matches!(seen.standing, Standing::Idle)
+        && proc.descriptors(pid, "/dev/nvidia").is_ok_and(|found| !found.is_empty());
+    if inherited {
+        findings.push(finding(
+            "inherited-devices",
+            format!("process {pid} ({}) has inherited descriptors of the driver", seen.name),
+            "CRIU cannot dump them; start such processes before CUDA is initialised",
+        ));
+    }
+    findings
+}

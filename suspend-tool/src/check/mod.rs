@@ -1,0 +1,16 @@
+//! Whether a suspend or a resume would succeed, told before anything is touched.
+//!
+//! [`survey`] looks at everything at once; [`judge`] turns what was seen into [`Finding`]s and, where nothing is in the
+//! way, into what each process is to do.
+
+mod finding;
+mod host;
+mod judge;
+mod survey;
+mod targets;
+
+pub use finding::{Finding, Severity, refusal};
+pub use host::host_limits;
+pub use judge::{Verdict, judge, plan};
+pub use survey::{Machine, Seen, Standing, Survey};
+pub use targets::{GpuMap, device_demand, enough_memory, gpu_map};

@@ -1,0 +1,443 @@
+//! The command line: what `--help`, the man page and the shell completions are made from.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+use crate::pid::Pid;
+
+/// Suspends and resumes all processes of a GPU workload.
+///
+/// Exit codes: 0 done; 1 failed, and everything runs as before; 2 wrong usage; 3 failed, and something needs the command
+/// that is named; 4 refused by the check, nothing was touched.
+#[derive(Debug, Parser)]
+#[command(name = "nvsnap-gpu-suspend", version, max_term_width = 100)]
+pub struct Cli {
+    /// Options that may stand before the verb as well as behind it.
+    #[command(flatten)]
+    pub before: Before,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options before the verb.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Options, also behind the verbs that take them")]
+pub struct Before {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) wait: WaitArgs,
+    #[command(flatten)]
+    pub(crate) map: MapArgs,
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+    #[command(flatten)]
+    pub(crate) criu: CriuArgs,
+}
+
+/// How to report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct OutputArgs {
+    /// Print one event per line as JSON, and a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct WaitArgs {
+    /// How many seconds to wait for a moment at which no GPU work runs [default: 30].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
+}
+
+impl WaitArgs {
+    /// The time that was asked for, or the usual one.
+    pub fn or_usual(self) -> Duration {
+        self.timeout.unwrap_or(Duration::from_secs(30))
+    }
+}
+
+/// Which GPUs to come back on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct MapArgs {
+    /// The list of GPUs that `gpus` printed when the processes were suspended; they come back on the GPUs that have the
+    /// same places in the list of now.
+    #[arg(long, value_name = "FILE")]
+    pub gpu_map: Option<PathBuf>,
+}
+
+/// Which processes.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct PidArgs {
+    /// The processes. All that share GPU memory have to be named together.
+    #[arg(required = true, value_name = "PID")]
+    pub pids: Vec<Pid>,
+    /// Whether their descendants are meant too.
+    #[command(flatten)]
+    pub tree: TreeArgs,
+}
+
+/// Whether descendants are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct TreeArgs {
+    /// Take the processes that use CUDA among those named and all their descendants.
+    #[arg(long)]
+    pub tree: bool,
+}
+
+/// What the suspended processes are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct CriuArgs {
+    /// Count what keeps CRIU from dumping the processes as being in the way too.
+    #[arg(long)]
+    pub criu: bool,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Verb {
+    /// Tell whether a suspend would succeed, and what is in the way.
+    Check {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        criu: CriuArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Tell where processes stand: their phase, the driver's state, what they hold and share.
+    Status {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// List the processes here that use CUDA, and whether they could be suspended.
+    List {
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Bring the processes to rest, save their GPU memory to host memory, and free it.
+    Suspend {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        wait: WaitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Bring everything back and let the processes run, from wherever each of them stands.
+    Resume {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        map: MapArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Print the GPUs that can be seen, one per line in ordinal order: UUID, name, memory.
+    Gpus {
+        /// Write the list to this file as well, for --gpu-map.
+        file: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Run a command with the library loaded, so that it can be suspended.
+    Run {
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Phase 1 of a suspend: close the gates until no GPU work runs.
+    Quiesce {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        wait: WaitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 2 of a suspend: take the sharing apart, save the memory and free it.
+    Release {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 3 of a suspend: the driver's lock and checkpoint.
+    Checkpoint {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        wait: WaitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 1 of a resume: the driver's restore and unlock.
+    Restore {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        map: MapArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 2 of a resume: make the memory again, with its bytes.
+    Load {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 3 of a resume: share it again.
+    Remap {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Phase 4 of a resume, or the end of a quiesce: open the gates.
+    Reopen {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Print the completions of a shell.
+    #[command(hide = true)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page.
+    #[command(hide = true)]
+    Man,
+}
+
+impl Verb {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Check { .. } => "check",
+            Self::Status { .. } => "status",
+            Self::List { .. } => "list",
+            Self::Suspend { .. } => "suspend",
+            Self::Resume { .. } => "resume",
+            Self::Gpus { .. } => "gpus",
+            Self::Run { .. } => "run",
+            Self::Quiesce { .. } => "quiesce",
+            Self::Release { .. } => "release",
+            Self::Checkpoint { .. } => "checkpoint",
+            Self::Restore { .. } => "restore",
+            Self::Load { .. } => "load",
+            Self::Remap { .. } => "remap",
+            Self::Reopen { .. } => "reopen",
+            Self::Completions { .. } => "completions",
+            Self::Man => "man",
+        }
+    }
+
+    /// Whether it does something to processes.
+    pub const fn changes(&self) -> bool {
+        match self {
+            Self::Suspend { .. }
+            | Self::Resume { .. }
+            | Self::Quiesce { .. }
+            | Self::Release { .. }
+            | Self::Checkpoint { .. }
+            | Self::Restore { .. }
+            | Self::Load { .. }
+            | Self::Remap { .. }
+            | Self::Reopen { .. } => true,
+            Self::Check { .. }
+            | Self::Status { .. }
+            | Self::List { .. }
+            | Self::Gpus { .. }
+            | Self::Run { .. }
+            | Self::Completions { .. }
+            | Self::Man => false,
+        }
+    }
+
+    fn output(&mut self) -> Option<&mut OutputArgs> {
+        match self {
+            Self::Check { output, .. }
+            | Self::Status { output, .. }
+            | Self::List { output }
+            | Self::Suspend { output, .. }
+            | Self::Resume { output, .. }
+            | Self::Gpus { output, .. }
+            | Self::Quiesce { output, .. }
+            | Self::Release { output, .. }
+            | Self::Checkpoint { output, .. }
+            | Self::Restore { output, .. }
+            | Self::Load { output, .. }
+            | Self::Remap { output, .. }
+            | Self::Reopen { output, .. } => Some(output),
+            Self::Run { .. } | Self::Completions { .. } | Self::Man => None,
+        }
+    }
+
+    fn wait(&mut self) -> Option<&mut WaitArgs> {
+        match self {
+            Self::Suspend { wait, .. } | Self::Quiesce { wait, .. } | Self::Checkpoint { wait, .. } => {
+                Some(wait)
+            }
+            _ => None,
+        }
+    }
+
+    fn map(&mut self) -> Option<&mut MapArgs> {
+        match self {
+            Self::Resume { map, .. } | Self::Restore { map, .. } => Some(map),
+            _ => None,
+        }
+    }
+
+    fn processes(&mut self) -> Option<&mut PidArgs> {
+        match self {
+            Self::Check { processes, .. }
+            | Self::Status { processes, .. }
+            | Self::Suspend { processes, .. }
+            | Self::Resume { processes, .. }
+            | Self::Quiesce { processes, .. }
+            | Self::Release { processes, .. }
+            | Self::Checkpoint { processes, .. }
+            | Self::Restore { processes, .. }
+            | Self::Load { processes, .. }
+            | Self::Remap { processes, .. }
+            | Self::Reopen { processes, .. } => Some(processes),
+            _ => None,
+        }
+    }
+
+    /// Whether its events are to be printed as JSON.
+    pub fn json(&mut self) -> bool {
+        self.output().is_some_and(|output| output.json)
+    }
+}
+
+impl Cli {
+    /// Parses arguments; the error prints itself and knows its exit code.
+    pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Verb, clap::Error> {
+        let Self { before, mut verb } = Self::try_parse_from(args)?;
+        verb.take(before)?;
+        Ok(verb)
+    }
+}
+
+impl Verb {
+    /// Takes the options that stood before the verb. One that the verb does not have is an error, as it is behind it.
+    fn take(&mut self, before: Before) -> Result<(), clap::Error> {
+        let name = self.name();
+        let Before { output, wait, map, tree, criu } = before;
+        if output.json {
+            self.output().ok_or_else(|| unfit("--json", name))?.json = true;
+        }
+        if let Some(timeout) = wait.timeout {
+            self.wait().ok_or_else(|| unfit("--timeout", name))?.timeout.get_or_insert(timeout);
+        }
+        if let Some(file) = map.gpu_map {
+            self.map().ok_or_else(|| unfit("--gpu-map", name))?.gpu_map.get_or_insert(file);
+        }
+        if tree.tree {
+            self.processes().ok_or_else(|| unfit("--tree", name))?.tree.tree = true;
+        }
+        if criu.criu {
+            match self {
+                Self::Check { criu, .. } => criu.criu = true,
+                _ => return Err(unfit("--criu", name)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unfit(option: &str, verb: &str) -> clap::Error {
+    let message = format!("`{verb}` has no option {option}");
+    Cli::command().error(clap::error::ErrorKind::UnknownArgument, message)
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is expected".to_owned())?;
+    if !(seconds > 0.0 && seconds <= 86_400.0) {
+        return Err("it has to be more than 0 and at most a day".to_owned());
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Verb, clap::Error> {
+        Cli::from_args(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn options_may_stand_before_or_behind_the_verb() {
+        let before = parse("x --json --timeout 2.5 suspend 5 6 --tree").unwrap();
+        assert_eq!(before, parse("x suspend --tree 5 --timeout 2.5 6 --json").unwrap());
+        match before {
+            Verb::Suspend { processes, wait, output } => {
+                assert_eq!(processes.pids.iter().map(|pid| pid.number()).collect::<Vec<_>>(), [5, 6]);
+                assert!(processes.tree.tree && output.json);
+                assert_eq!(wait.or_usual(), Duration::from_millis(2500));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(parse("x --tree --criu check 5").unwrap(), parse("x check --criu 5 --tree").unwrap());
+        assert_eq!(parse("x --gpu-map f resume 5").unwrap(), parse("x resume 5 --gpu-map f").unwrap());
+    }
+
+    #[test]
+    fn an_option_that_the_verb_does_not_have_is_wrong_usage_on_either_side() {
+        for line in [
+            "x --gpu-map f suspend 5",
+            "x suspend 5 --gpu-map f",
+            "x --timeout 3 list",
+            "x list --timeout 3",
+            "x --json run true",
+            "x check 5 --timeout 3",
+            "x --criu suspend 5",
+            "x --tree list",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pid_and_what_is_no_time_is_wrong_usage() {
+        for line in [
+            "x suspend",
+            "x suspend 0",
+            "x suspend -- -5",
+            "x suspend five",
+            "x suspend 99999999999",
+            "x suspend 5 --timeout 0",
+            "x suspend 5 --timeout -1",
+            "x suspend 5 --timeout nan",
+            "x nonsense",
+            "x",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_run_keeps_its_own_options() {
+        let expected = Verb::Run { command: ["python", "-c", "--json"].map(OsString::from).to_vec() };
+        assert_eq!(parse("x run -- python -c --json").unwrap(), expected);
+        assert_eq!(parse("x run python -c --json").unwrap(), expected);
+    }
+}

@@ -1,0 +1,32 @@
+//! `check`: whether a suspend would succeed.
+
+use std::time::Instant;
+
+use super::{Context, Exit, Outcome};
+use crate::check::{Seen, judge};
+use crate::pid::Pid;
+use crate::report::bytes;
+
+/// Tells whether a suspend of these processes would succeed, and what is in the way.
+pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
+    let begun = Instant::now();
+    let survey = context.machine.survey(pids);
+    let verdict = judge(&context.machine, &survey, criu);
+    let blocked = verdict.findings.iter().filter(|finding| finding.blocks()).count();
+    let taking_part: Vec<Pid> =
+        survey.seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target.pid).collect();
+    let saved = verdict.saved.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+    let sentence = if blocked > 0 {
+        format!("a suspend would be refused: {blocked} thing(s) in the way")
+    } else {
+        format!(
+            "a suspend of {} process(es) would succeed; it saves {} to host memory (looked for {:.2} s)",
+            taking_part.len(),
+            bytes(saved),
+            begun.elapsed().as_secs_f64()
+        )
+    };
+    let exit = if blocked > 0 { Exit::Refused } else { Exit::Done };
+    Outcome { findings: verdict.findings, ..Outcome::new("check", exit, sentence) }
+        .about(survey.seen.iter().filter(|seen: &&Seen| seen.takes_part()).map(|seen| seen.target.pid))
+}

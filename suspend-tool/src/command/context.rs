@@ -1,0 +1,84 @@
+//! What the verbs work with.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::check::{Machine, Seen, Standing};
+use crate::client::Sockets;
+use crate::driver::Driver;
+use crate::driver::library::LibCuda;
+use crate::interrupt::Interrupt;
+use crate::lifecycle::{Participant, Session};
+use crate::pid::Pid;
+use crate::proc::{ProcError, ProcFs};
+use crate::report::{Event, Reporter};
+
+/// What the verbs work with.
+pub struct Context {
+    /// The processes, the driver, the shims.
+    pub machine: Machine,
+    /// Where to report.
+    pub reporter: Arc<dyn Reporter>,
+    /// Whether the command was asked to stop.
+    pub interrupt: Rc<Interrupt>,
+    /// Where the state directory is, if not at the usual place.
+    pub state_dir: Option<std::path::PathBuf>,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("machine", &self.machine).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// The real machine.
+    pub fn open(reporter: Arc<dyn Reporter>, interrupt: Rc<Interrupt>) -> Self {
+        let proc = ProcFs::default();
+        let watcher = Arc::clone(&reporter);
+        let shims = Sockets::new(proc.clone()).watched_by(Box::new(move |pid, progress| {
+            watcher.report(&Event::Moving { pid, bytes: progress.bytes, total: progress.total });
+        }));
+        let driver = LibCuda::open().map(|driver| Arc::new(driver) as Arc<dyn Driver>);
+        let machine = Machine { proc, driver, shims: Arc::new(shims) };
+        Self { machine, reporter, interrupt, state_dir: None }
+    }
+
+    /// A run over these processes.
+    pub(super) fn session(&self, driver: &Arc<dyn Driver>, seen: &[Seen], timeout: Duration) -> Session {
+        let participants = seen
+            .iter()
+            .filter(|seen| seen.takes_part())
+            .map(|seen| Participant {
+                target: seen.target,
+                shimmed: matches!(seen.standing, Standing::Shimmed(_)),
+            })
+            .collect();
+        Session::new(
+            Arc::clone(driver),
+            Arc::clone(&self.machine.shims),
+            Arc::clone(&self.reporter),
+            participants,
+            timeout,
+            Rc::clone(&self.interrupt),
+        )
+    }
+}
+
+impl Machine {
+    /// The processes that use CUDA among these and all their descendants.
+    pub(super) fn below(&self, roots: &[Pid]) -> Result<Vec<Pid>, ProcError> {
+        let mut all = Vec::new();
+        for root in roots {
+            all.extend(self.proc.tree(*root)?);
+        }
+        let touching = self.cuda_processes(Some(&all))?;
+        let (seen, _) = self.look_at(&touching, false);
+        Ok(seen
+            .into_iter()
+            .filter(|seen| !matches!(seen.standing, Standing::Idle))
+            .map(|seen| seen.target.pid)
+            .collect())
+    }
+}

@@ -1,0 +1,154 @@
+//! The verbs: what each looks at, what it does, and what it says in the end.
+
+mod check;
+mod context;
+#[cfg(test)]
+mod failures;
+mod gpus;
+mod outcome;
+mod phases;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod rest;
+mod resume;
+mod run;
+mod set;
+mod status;
+mod suspend;
+
+pub use check::check;
+pub use context::Context;
+pub use outcome::{Exit, Outcome};
+pub use resume::resume;
+pub use suspend::suspend;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, PidArgs, Verb};
+use crate::interrupt::Interrupt;
+use crate::pid::Pid;
+use crate::report::{Bars, Json, Reporter, Silent, print_line};
+
+/// Carries a verb out and shows what came of it.
+pub fn carry_out(mut verb: Verb) -> Exit {
+    let json = verb.json();
+    let outcome = match verb {
+        Verb::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "nvsnap-gpu-suspend", &mut text);
+            print_line(String::from_utf8_lossy(&text).trim_end());
+            return Exit::Done;
+        }
+        Verb::Man => return man(),
+        Verb::Run { command } => run::run(&command),
+        verb => on_machine(verb, json),
+    };
+    outcome.show(json);
+    outcome.exit
+}
+
+fn man() -> Exit {
+    let mut text = Vec::new();
+    match clap_mangen::Man::new(Cli::command()).render(&mut text) {
+        Ok(()) => {
+            print_line(String::from_utf8_lossy(&text).trim_end());
+            Exit::Done
+        }
+        Err(_) => Exit::Failed,
+    }
+}
+
+/// The verbs that look at the machine.
+fn on_machine(verb: Verb, json: bool) -> Outcome {
+    let name = verb.name();
+    // First of all: threads inherit what signals are blocked. What only looks may be ended at any moment.
+    let taken = if verb.changes() { Interrupt::take() } else { Ok(Interrupt::from_source(|| None)) };
+    let interrupt = match taken {
+        Ok(interrupt) => Rc::new(interrupt),
+        Err(error) => {
+            return Outcome::new(name, Exit::Failed, format!("signals cannot be taken: {error}"));
+        }
+    };
+    let context = Context::open(reporter(json), interrupt);
+    match verb {
+        Verb::Check { processes, criu, .. } => {
+            with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
+        }
+        Verb::Status { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| status::status(&context, pids, json))
+        }
+        Verb::List { .. } => status::list(&context, json),
+        Verb::Gpus { file, .. } => gpus::gpus(&context, file.as_deref(), json),
+        Verb::Suspend { processes, wait, .. } => {
+            with_pids(&context, name, &processes, |pids| suspend(&context, pids, wait.or_usual()))
+        }
+        Verb::Resume { processes, map, .. } => {
+            with_pids(&context, name, &processes, |pids| resume(&context, pids, map.gpu_map.as_deref()))
+        }
+        Verb::Quiesce { processes, wait, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::quiesce(&context, pids, wait.or_usual()))
+        }
+        Verb::Release { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::release(&context, pids))
+        }
+        Verb::Checkpoint { processes, wait, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::checkpoint(&context, pids, wait.or_usual()))
+        }
+        Verb::Restore { processes, map, .. } => with_pids(&context, name, &processes, |pids| {
+            phases::restore(&context, pids, map.gpu_map.as_deref())
+        }),
+        Verb::Load { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::load(&context, pids))
+        }
+        Verb::Remap { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::remap(&context, pids))
+        }
+        Verb::Reopen { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::reopen(&context, pids))
+        }
+        Verb::Run { .. } | Verb::Completions { .. } | Verb::Man => {
+            Outcome::new(name, Exit::Usage, "it does not look at the machine")
+        }
+    }
+}
+
+fn reporter(json: bool) -> Arc<dyn Reporter> {
+    use std::io::IsTerminal;
+    if json {
+        Arc::new(Json)
+    } else if std::io::stderr().is_terminal() {
+        Arc::new(Bars::default())
+    } else {
+        Arc::new(Silent)
+    }
+}
+
+/// Calls `verb` with the processes that are meant.
+fn with_pids(
+    context: &Context,
+    name: &'static str,
+    processes: &PidArgs,
+    verb: impl FnOnce(&[Pid]) -> Outcome,
+) -> Outcome {
+    let mut pids = processes.pids.clone();
+    if processes.tree.tree {
+        match context.machine.below(&processes.pids) {
+            Ok(found) if found.is_empty() => {
+                let text = format!(
+                    "no process at or below {} uses CUDA",
+                    crate::pid::listed(processes.pids.iter().copied())
+                );
+                return Outcome::new(name, Exit::Refused, text);
+            }
+            Ok(found) => pids = found,
+            Err(error) => return Outcome::failed(name, &error),
+        }
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    verb(&pids)
+}

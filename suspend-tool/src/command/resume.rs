@@ -1,0 +1,171 @@
+//! `resume`: everything back, from wherever each process stands.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cuda_sys::ProcessState;
+use protocol::Phase;
+
+use super::gpus::read_list;
+use super::set::{after_failure, finished};
+use super::{Context, Exit, Outcome};
+use crate::check::{Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
+use crate::driver::Driver;
+use crate::lifecycle::{Orders, StepError, steps, undo_all};
+use crate::pid::{Pid, listed};
+use crate::report::chain;
+use crate::state::{Needed, Record};
+use crate::topology::saved_bytes;
+
+const VERB: &str = "resume";
+
+/// Brings these processes back, from wherever each of them stands.
+pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
+    let begun = Instant::now();
+    let held = match context.hold(pids) {
+        Ok(held) => held,
+        Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
+    };
+    let driver = match &context.machine.driver {
+        Ok(driver) => Arc::clone(driver),
+        Err(error) => return Outcome::failed(VERB, error),
+    };
+    let (seen, unseen) = context.machine.look_at(pids, true);
+    let boot = context.machine.proc.boot_id().unwrap_or_default();
+    let records = match Record::of(&held.state, &boot, pids) {
+        Ok(records) => records,
+        Err(error) => return Outcome::failed(VERB, &error),
+    };
+    let mut findings: Vec<Finding> = unseen
+        .iter()
+        .map(|(pid, trouble)| {
+            let finding = if trouble.is_gone() { Finding::warning } else { Finding::blocker };
+            finding("process", chain(trouble), "").of(*pid)
+        })
+        .collect();
+    findings.extend(seen.iter().filter_map(cannot_take_part));
+    if !seen.iter().any(Seen::takes_part) && refusal(&findings).is_none() {
+        findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", ""));
+    }
+    findings.extend(forgotten(context, pids, &records));
+    if refusal(&findings).is_none() && seen.iter().filter(|seen| seen.takes_part()).all(runs) {
+        forget(&held.state, &records);
+        let text = format!("running already: process {}", listed(pids.iter().copied()));
+        return Outcome { findings, ..Outcome::new(VERB, Exit::Done, text) }.about(pids.to_vec());
+    }
+    let map = match on_which_gpus(&*driver, &seen, &records, map, pids) {
+        Ok(map) => map,
+        Err(found) => {
+            findings.extend(found);
+            GpuMap::default()
+        }
+    };
+    if refusal(&findings).is_some() {
+        return Outcome::refused(VERB, findings).about(pids.to_vec());
+    }
+    let session = context.session(&driver, &seen, Duration::from_secs(30));
+    // Only the undos of these steps are used.
+    let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
+    let errors = undo_all(&mut steps(&session, decide, map.pairs));
+    let outcome = if errors.is_empty() {
+        forget(&held.state, &records);
+        let mut text =
+            format!("resumed process {}", listed(session.all().into_iter().map(|target| target.pid)));
+        if let Some(signal) = context.interrupt.pending() {
+            // Half a resume helps nobody: the way out of it is the end of it.
+            text.push_str(&format!(" ({signal} came meanwhile)"));
+        }
+        finished(VERB, Exit::Done, text, &session, begun)
+    } else {
+        after_failure(VERB, &session, None, &errors, begun)
+    };
+    Outcome { findings, ..outcome }
+}
+
+/// Whether a process runs as if nothing had been done to it.
+fn runs(seen: &Seen) -> bool {
+    matches!(seen.state, None | Some(ProcessState::RUNNING))
+        && seen.inventory().is_none_or(|inventory| inventory.phase == Phase::Running)
+}
+
+fn cannot_take_part(seen: &Seen) -> Option<Finding> {
+    let pid = seen.target.pid;
+    match &seen.standing {
+        Standing::Idle => Some(
+            Finding::warning("no-cuda", format!("process {pid} ({}) does not use CUDA", seen.name), "")
+                .of(pid),
+        ),
+        Standing::Unshimmed(error) => Some(Finding::blocker("no-shim", chain(error), "").of(pid)),
+        Standing::Shimmed(_) | Standing::DriverOnly => None,
+    }
+}
+
+/// Processes that were suspended together with the ones named, and are not named.
+fn forgotten(context: &Context, pids: &[Pid], records: &[Record]) -> Option<Finding> {
+    let others: Vec<Pid> = records
+        .iter()
+        .flat_map(|record| &record.targets)
+        .filter(|target| !pids.contains(&target.pid) && context.machine.proc.lives(**target))
+        .map(|target| target.pid)
+        .collect();
+    let (seen, _) = context.machine.look_at(&others, false);
+    let suspended: Vec<Pid> = seen.iter().filter(|seen| !runs(seen)).map(|seen| seen.target.pid).collect();
+    if suspended.is_empty() {
+        return None;
+    }
+    let all = pids.iter().copied().chain(suspended.iter().copied());
+    let message = format!(
+        "process {} was suspended together with those named and is not named",
+        listed(suspended.iter().copied())
+    );
+    Some(Finding::blocker("forgotten", message, format!("`{}`", super::set::resume_command(all))))
+}
+
+fn forget(state: &crate::state::StateDir, records: &[Record]) {
+    for record in records {
+        // All of them run; a record that cannot be removed is out of date and does no harm.
+        let _ = record.remove(state);
+    }
+}
+
+/// Where the processes come back, if there is room. A restore that fails cannot be repeated: this is asked first.
+pub(super) fn on_which_gpus(
+    driver: &dyn Driver,
+    seen: &[Seen],
+    records: &[Record],
+    map: Option<&Path>,
+    pids: &[Pid],
+) -> Result<GpuMap, Vec<Finding>> {
+    let one = |error: &dyn std::error::Error| vec![Finding::blocker("gpus", chain(error), "")];
+    let before = match map {
+        Some(path) => read_list(path).map_err(|error| one(&error))?,
+        None => Vec::new(),
+    };
+    let now = driver.gpus().map_err(|error| one(&error))?;
+    let map = gpu_map(&before, &now).map_err(|finding| vec![finding])?;
+    let free = driver.free().map_err(|error| one(&error))?;
+    let findings = enough_memory(&demand(seen, records), &map, &now, &free, pids);
+    if findings.is_empty() { Ok(map) } else { Err(findings) }
+}
+
+/// What the processes will need on each GPU: as recorded while nothing of it is back, else what is known of the rest.
+fn demand(seen: &[Seen], records: &[Record]) -> Vec<Needed> {
+    let mut taking_part = seen.iter().filter(|seen| seen.takes_part());
+    let none_is_back = taking_part.all(|seen| seen.state == Some(ProcessState::CHECKPOINTED));
+    if let ([record], true) = (records, none_is_back) {
+        return record.needed.clone();
+    }
+    let mut needed: Vec<Needed> = Vec::new();
+    let members = seen.iter().filter_map(|seen| Some((seen.target.pid, seen.inventory()?.clone())));
+    for member in crate::topology::Member::of(members) {
+        for (uuid, bytes) in saved_bytes(&member) {
+            let gpu = cuda_sys::Uuid { bytes: uuid }.to_string();
+            match needed.iter_mut().find(|needed| needed.gpu == gpu) {
+                Some(needed) => needed.bytes = needed.bytes.saturating_add(bytes),
+                None => needed.push(Needed { gpu, bytes }),
+            }
+        }
+    }
+    needed
+}

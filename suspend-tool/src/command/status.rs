@@ -1,0 +1,198 @@
+//! `status` and `list`: where processes stand.
+
+use protocol::{Contents, Inventory, Origin};
+use serde_json::{Value, json};
+
+use super::outcome::with_event;
+use super::{Context, Exit, Outcome};
+use crate::check::{Finding, Seen, Standing, judge};
+use crate::driver::state_name;
+use crate::pid::Pid;
+use crate::report::{bytes, chain, columns, print_line, print_object};
+
+/// Shows where these processes stand.
+pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
+    let (seen, unseen) = context.machine.look_at(pids, true);
+    let mut rows = vec![heading(&["PID", "NAME", "PHASE", "DRIVER", "OWN", "IMPORTED", "ON GPU", "SAVED"])];
+    for seen in &seen {
+        if json {
+            print_object(&with_event("process", described(seen)));
+        } else {
+            rows.push(row(seen));
+        }
+    }
+    if !json && !seen.is_empty() {
+        print_line(&columns(&rows));
+        for seen in &seen {
+            for line in details(seen) {
+                print_line(&line);
+            }
+        }
+    }
+    let findings: Vec<Finding> = unseen
+        .iter()
+        .map(|(pid, trouble)| Finding::blocker("process", chain(trouble), "").of(*pid))
+        .collect();
+    let exit = if findings.is_empty() { Exit::Done } else { Exit::Failed };
+    Outcome { findings, ..Outcome::new("status", exit, "") }.about(pids.to_vec())
+}
+
+/// Shows the processes here that use CUDA.
+pub(super) fn list(context: &Context, json: bool) -> Outcome {
+    let pids = match context.machine.cuda_processes(None) {
+        Ok(pids) => pids,
+        Err(error) => return Outcome::failed("list", &error),
+    };
+    let survey = context.machine.survey(&pids);
+    let verdict = judge(&context.machine, &survey, false);
+    let mut rows = vec![heading(&["PID", "NAME", "PHASE", "DRIVER", "ON GPU", "SUSPEND"])];
+    let mut shown = Vec::new();
+    for seen in survey.seen.iter().filter(|seen| !matches!(seen.standing, Standing::Idle)) {
+        let in_the_way: Vec<&Finding> = verdict
+            .findings
+            .iter()
+            .filter(|finding| finding.blocks() && finding.pid == Some(seen.target.pid))
+            .collect();
+        shown.push(seen.target.pid);
+        if json {
+            let mut object = described(seen);
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("blockers".into(), json!(in_the_way));
+            }
+            print_object(&with_event("process", object));
+            continue;
+        }
+        let answer = in_the_way.first().map_or_else(|| "ready".to_owned(), |finding| finding.kind.to_owned());
+        let [pid, name, phase, driver, _, _, on_gpu, _] = cells(seen);
+        rows.push(vec![pid, name, phase, driver, on_gpu, answer]);
+    }
+    if !json && !shown.is_empty() {
+        print_line(&columns(&rows));
+    }
+    let text = if shown.is_empty() { "no process here uses CUDA" } else { "" };
+    Outcome::new("list", Exit::Done, text).about(shown)
+}
+
+fn heading(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn row(seen: &Seen) -> Vec<String> {
+    cells(seen).to_vec()
+}
+
+fn cells(seen: &Seen) -> [String; 8] {
+    let held = seen.inventory().map(Held::of).unwrap_or_default();
+    [
+        seen.target.pid.to_string(),
+        seen.name.clone(),
+        phase(seen).to_owned(),
+        seen.state.map_or_else(|| "-".to_owned(), state_name),
+        held.own.to_string(),
+        held.imported.to_string(),
+        bytes(held.live),
+        bytes(held.saved),
+    ]
+}
+
+fn phase(seen: &Seen) -> &'static str {
+    match &seen.standing {
+        Standing::Shimmed(inventory) => inventory.phase.name(),
+        Standing::DriverOnly => "driver only",
+        Standing::Unshimmed(_) => "no library",
+        Standing::Idle => "no CUDA",
+    }
+}
+
+/// What a process holds, in numbers.
+#[derive(Default)]
+struct Held {
+    own: u64,
+    imported: u64,
+    live: u64,
+    saved: u64,
+}
+
+impl Held {
+    fn of(inventory: &Inventory) -> Self {
+        let mut held = Self::default();
+        for allocation in &inventory.allocations {
+            match allocation.origin {
+                Origin::Created => held.own += 1,
+                Origin::Imported { .. } => held.imported += 1,
+            }
+            let sum = match (allocation.contents, allocation.origin) {
+                (Contents::Live, Origin::Created) => &mut held.live,
+                (Contents::Zero | Contents::Host | Contents::Chunks, _) => &mut held.saved,
+                // Counted where it was made.
+                (Contents::Live | Contents::Elsewhere, _) => continue,
+            };
+            *sum = sum.saturating_add(allocation.size);
+        }
+        let driver = &inventory.driver_memory;
+        held.live = held.live.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes);
+        held
+    }
+}
+
+/// Lines that not every process has.
+fn details(seen: &Seen) -> Vec<String> {
+    let pid = seen.target.pid;
+    let mut lines = Vec::new();
+    match &seen.standing {
+        Standing::Unshimmed(error) => lines.push(format!("process {pid}: {}", chain(error))),
+        Standing::Shimmed(inventory) => {
+            for blocker in &inventory.blockers {
+                lines.push(format!(
+                    "process {pid}: cannot be carried: {} x {:?} ({})",
+                    blocker.count, blocker.kind, blocker.example
+                ));
+            }
+            for waiting in inventory.drain.waiting.iter().take(3) {
+                lines.push(format!("process {pid}: thread {} waits with {}", waiting.tid, waiting.call));
+            }
+            if inventory.poisoned {
+                lines.push(format!("process {pid}: the library has met a fault of its own"));
+            }
+        }
+        Standing::DriverOnly | Standing::Idle => {}
+    }
+    lines
+}
+
+fn described(seen: &Seen) -> Value {
+    let mut object = json!({
+        "pid": seen.target.pid,
+        "name": seen.name,
+        "phase": phase(seen),
+        "driver": seen.state.map(state_name),
+    });
+    if let (Some(inventory), Some(fields)) = (seen.inventory(), object.as_object_mut()) {
+        let held = Held::of(inventory);
+        fields.insert("version".into(), json!(inventory.shim_version));
+        fields.insert("driver_version".into(), json!(inventory.driver_version));
+        fields.insert("contexts".into(), json!(inventory.contexts));
+        fields.insert("allocations".into(), json!({ "created": held.own, "imported": held.imported }));
+        fields.insert("bytes".into(), json!({ "gpu": held.live, "saved": held.saved }));
+        fields.insert("shares".into(), json!(shares(inventory)));
+        fields.insert("drained".into(), json!(inventory.drain.drained));
+        fields.insert("waiting".into(), json!(inventory.drain.waiting.len()));
+        fields.insert("poisoned".into(), json!(inventory.poisoned));
+    }
+    object
+}
+
+/// The allocations that come from another process.
+fn shares(inventory: &Inventory) -> Vec<Value> {
+    let allocations = inventory.allocations.iter();
+    allocations
+        .filter_map(|allocation| match allocation.origin {
+            Origin::Imported { exporter } => Some(json!({
+                "allocation": allocation.id.to_string(),
+                "exporter": exporter,
+                "bytes": allocation.size,
+            })),
+            Origin::Created => None,
+        })
+        .collect()
+}

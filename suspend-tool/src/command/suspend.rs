@@ -1,0 +1,133 @@
+//! `suspend`: check, quiesce, release, the driver's lock and checkpoint.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cuda_sys::ProcessState;
+use protocol::Phase;
+
+use super::set::{after_failure, finished};
+use super::{Context, Exit, Outcome};
+use crate::check::{Machine, Seen, Survey, Verdict, device_demand, judge, plan, refusal};
+use crate::driver::Driver;
+use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
+use crate::pid::{Pid, listed};
+use crate::report::{bytes, chain};
+use crate::state::{Record, StateJournal};
+use crate::topology::{Around, Member, Plan};
+
+const VERB: &str = "suspend";
+
+/// Suspends these processes.
+pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
+    let begun = Instant::now();
+    let held = match context.hold(pids) {
+        Ok(held) => held,
+        Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
+    };
+    let survey = context.machine.survey(pids);
+    if is_suspended(&survey) {
+        let text = format!("already suspended: process {}", listed(pids.iter().copied()));
+        return Outcome::new(VERB, Exit::Done, text).about(pids.to_vec());
+    }
+    let verdict = judge(&context.machine, &survey, false);
+    let driver = match &context.machine.driver {
+        Ok(driver) if refusal(&verdict.findings).is_none() => Arc::clone(driver),
+        _ => return Outcome::refused(VERB, verdict.findings).about(pids.to_vec()),
+    };
+    let boot = match context.machine.proc.boot_id() {
+        Ok(boot) => boot,
+        Err(error) => return Outcome::failed(VERB, &error),
+    };
+    let session = context.session(&driver, &survey.seen, timeout);
+    let record = Record::new(boot, session.all(), context.recorded_gpus());
+    let journal = StateJournal::new(&held.state, record);
+    let run = Run { machine: &context.machine, session: &session, around: &survey.around, driver: &driver };
+    let result = run.carry_out(&journal);
+    let warnings = verdict.findings;
+    let outcome = match result {
+        Ok(sentence) => finished(VERB, Exit::Done, sentence, &session, begun),
+        Err(failed) => {
+            let outcome = after_failure(VERB, &session, Some(&failed.cause), &failed.undo, begun);
+            if outcome.exit == Exit::Failed {
+                // Nothing is left to be finished; a record that stays would only be looked at in vain.
+                let _ = journal.close();
+            }
+            outcome
+        }
+    };
+    Outcome { findings: warnings, ..outcome }
+}
+
+/// Whether all of them are suspended.
+fn is_suspended(survey: &Survey) -> bool {
+    let suspended = |seen: &Seen| {
+        seen.state == Some(ProcessState::CHECKPOINTED)
+            && seen.inventory().is_none_or(|inventory| inventory.phase == Phase::Released)
+    };
+    let mut taking_part = survey.seen.iter().filter(|seen| seen.takes_part()).peekable();
+    survey.unseen.is_empty() && taking_part.peek().is_some() && taking_part.all(suspended)
+}
+
+/// One suspend.
+struct Run<'a> {
+    machine: &'a Machine,
+    session: &'a Session,
+    around: &'a Around,
+    driver: &'a Arc<dyn Driver>,
+}
+
+impl Run<'_> {
+    fn carry_out(&self, journal: &StateJournal<'_>) -> Result<String, crate::lifecycle::Failed> {
+        let before = self.driver.free().ok();
+        let decided = std::cell::RefCell::new((Vec::new(), Plan::default()));
+        let decide: Decide<'_> = Box::new(|| {
+            let (members, verdict) = decide_anew(self.machine, self.session, self.around)?;
+            // What is known to the byte is written down before anything is freed; what is measured comes later.
+            journal
+                .note(|record| record.needed = device_demand(&members, &verdict.plan, &record.gpus, None))
+                .map_err(|error| StepError::Journal(chain(&error)))?;
+            decided.replace((members, verdict.plan.clone()));
+            Ok(Orders { plan: verdict.plan, limits: verdict.limits })
+        });
+        let mut steps = steps(self.session, decide, Vec::new());
+        carry_out(self.session, journal, &mut steps)?;
+        drop(steps);
+        let (members, plan) = decided.into_inner();
+        let freed = freed(before, self.driver.free().ok());
+        // The processes are suspended; a record that cannot be completed is no reason to undo that.
+        let _ = journal.note(|record| {
+            record.needed = device_demand(&members, &plan, &record.gpus, freed.as_deref());
+            record.suspended = true;
+        });
+        let total =
+            freed.map_or(0, |freed| freed.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
+        let pids = listed(self.session.all().into_iter().map(|target| target.pid));
+        Ok(format!("suspended process {pids}; {} of GPU memory became free", bytes(total)))
+    }
+}
+
+/// What became free on each GPU.
+fn freed(before: Option<Vec<u64>>, after: Option<Vec<u64>>) -> Option<Vec<u64>> {
+    let (before, after) = (before?, after?);
+    Some(after.iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect())
+}
+
+/// Looks again at what the processes hold, once they have come to rest: since the check they may have made, shared or
+/// freed memory.
+pub(super) fn decide_anew(
+    machine: &Machine,
+    session: &Session,
+    around: &Around,
+) -> Result<(Vec<Member>, Verdict), StepError> {
+    let seen = session.inspect(&session.shimmed(), true);
+    if let Some((_, trouble)) = seen.failed.first() {
+        return Err(StepError::Blocked(chain(trouble)));
+    }
+    let members = Member::of(seen.done);
+    let verdict = plan(&machine.proc, &members, around);
+    match refusal(&verdict.findings) {
+        Some(text) => Err(StepError::Blocked(text)),
+        None => Ok((members, verdict)),
+    }
+}

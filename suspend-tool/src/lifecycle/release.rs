@@ -1,0 +1,177 @@
+//! Taking the sharing apart, saving and freeing; and its reverse, `load` and `remap`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use protocol::verbs::{Load, Release as ReleaseVerb, Remap};
+use protocol::{Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, Transferred};
+
+use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
+use super::{Step, StepError, Trouble};
+use crate::client::{Ask, Patience};
+use crate::pid::{Pid, Target};
+use crate::report::Stage;
+use crate::topology::{Member, Plan, Torn, sources_now, torn};
+
+/// How long a peer is asked again that is not ready to hand out its memory.
+const PEER_WAIT: Duration = Duration::from_secs(30);
+
+/// What each process is to do, decided when all have come to rest.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Orders {
+    /// Who saves and who hands out.
+    pub plan: Plan,
+    /// How much host memory each may fill.
+    pub limits: BTreeMap<Pid, HostLimits>,
+}
+
+/// Decides what each process is to do. Called when all have come to rest, so that what it sees stays true.
+pub type Decide<'s> = Box<dyn FnMut() -> Result<Orders, StepError> + 's>;
+
+/// Saves and frees the memory of all processes.
+pub struct Release<'s> {
+    session: &'s Session,
+    decide: Decide<'s>,
+}
+
+impl std::fmt::Debug for Release<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Release").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl<'s> Release<'s> {
+    /// For all processes of the session that have a shim.
+    pub fn new(session: &'s Session, decide: Decide<'s>) -> Self {
+        Self { session, decide }
+    }
+
+    fn release(
+        &self,
+        stage: Stage,
+        extent: Extent,
+        orders: &Arc<Orders>,
+        targets: &[Target],
+    ) -> Result<(), StepError> {
+        let shims = Arc::clone(&self.session.shims);
+        let orders = Arc::clone(orders);
+        let task = move |target: Target| {
+            let request = ReleaseRequest {
+                extent,
+                heir_of: orders.plan.heir_of(target.pid).to_vec(),
+                limits: orders.limits.get(&target.pid).copied().unwrap_or_default(),
+            };
+            Ok(shims.ask::<ReleaseVerb>(target, &request, Patience::WhileMoving(STANDSTILL))?)
+        };
+        let failed = self.session.stage(stage, targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
+        StepError::unless_empty(stage, failed)
+    }
+
+    /// Has processes drop what they still map of memory that its keeper has dropped already: one that a release did not
+    /// reach. Its keeper is going to make that memory anew, and the two would no longer share it. Where it cannot be
+    /// dropped, its keepers are not brought back either.
+    pub fn mend(&self) -> Result<(), StepError> {
+        // What one drops may be mapped by a next one.
+        for _ in 0..self.session.participants.len() {
+            let shimmed = self.session.unstuck(self.session.shimmed());
+            let torn = torn(&Member::of(self.session.inspect(&shimmed, true).done));
+            if torn.keepers.is_empty() {
+                break;
+            }
+            self.drop_torn(&shimmed, torn)?;
+        }
+        Ok(())
+    }
+
+    fn drop_torn(&self, shimmed: &[Target], torn: Torn) -> Result<(), StepError> {
+        let Torn { keepers, heirs } = torn;
+        let targets: Vec<Target> =
+            shimmed.iter().copied().filter(|target| keepers.contains_key(&target.pid)).collect();
+        let plan = Plan { heirs, ..Plan::default() };
+        let orders = Arc::new(Orders { plan, limits: BTreeMap::new() });
+        let result = self.release(Stage::Release, Extent::Drop, &orders, &targets);
+        if let Err(StepError::Processes { failures, .. }) = &result {
+            let without = failures.iter().filter_map(|(pid, _)| keepers.get(pid)).flatten();
+            self.session.leave_out(failures.iter().map(|(pid, _)| *pid).chain(without.copied()));
+        }
+        result
+    }
+
+    /// Makes the memory of released processes again, with its bytes.
+    pub fn load(&self) -> Result<(), StepError> {
+        let shims = Arc::clone(&self.session.shims);
+        let task = move |target: Target| {
+            let phase = inspect(&*shims, target, false)?.phase;
+            if phase != Phase::Released {
+                return Ok(Transferred::default());
+            }
+            Ok(shims.ask::<Load>(target, &LoadRequest {}, Patience::WhileMoving(STANDSTILL))?)
+        };
+        let targets = self.session.unstuck(self.session.shimmed());
+        let failed =
+            self.session.stage(Stage::Load, &targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
+        self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
+        StepError::unless_empty(Stage::Load, failed)
+    }
+
+    /// Shares the memory of loaded processes again.
+    pub fn remap(&self) -> Result<(), StepError> {
+        // Those that are stuck are asked as well: what they hold tells who has to wait for them.
+        let seen = self.session.inspect(&self.session.shimmed(), true);
+        let members = Member::of(seen.done);
+        let (plan, _) = sources_now(&members);
+        let mut failed: Vec<(Pid, Trouble)> =
+            seen.failed.into_iter().filter(|(pid, _)| !self.session.is_stuck(*pid)).collect();
+        let mut ready = Vec::new();
+        for target in self.session.unstuck(self.session.shimmed()) {
+            let pid = target.pid;
+            let Some(member) = members.iter().find(|member| member.pid == pid) else { continue };
+            if member.inventory.phase != Phase::Loaded {
+                continue;
+            }
+            match self.missing(pid, &plan) {
+                // Asking would only wait for the deadline.
+                Some(provider) => failed.push((pid, Trouble::Needs { pid, provider })),
+                None => ready.push(target),
+            }
+        }
+        let shims = Arc::clone(&self.session.shims);
+        let wait_ms = u32::try_from(PEER_WAIT.as_millis()).unwrap_or(u32::MAX);
+        let task = move |target: Target| {
+            let request = RemapRequest { sources: plan.sources_of(target.pid).to_vec(), wait_ms };
+            Ok(shims.ask::<Remap>(target, &request, Patience::WhileMoving(STANDSTILL + PEER_WAIT))?)
+        };
+        failed.extend(self.session.stage(Stage::Remap, &ready, OWN_BOUND, |_| None, task).failed);
+        self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
+        StepError::unless_empty(Stage::Remap, failed)
+    }
+
+    /// A process that `pid` needs and that could not be brought back.
+    fn missing(&self, pid: Pid, plan: &Plan) -> Option<Pid> {
+        plan.providers_of(pid).into_iter().find(|provider| self.session.is_stuck(*provider))
+    }
+}
+
+impl Step for Release<'_> {
+    fn stage(&self) -> Stage {
+        Stage::Release
+    }
+
+    fn apply(&mut self) -> Result<(), StepError> {
+        let orders = Arc::new((self.decide)()?);
+        let targets = self.session.shimmed();
+        // What may fail for want of memory fails before anything is dropped.
+        self.release(Stage::Save, Extent::Save, &orders, &targets)?;
+        self.session.uninterrupted()?;
+        self.release(Stage::Release, Extent::Drop, &orders, &targets)
+    }
+
+    fn undo(&mut self) -> Result<(), StepError> {
+        let loaded = self.mend().and(self.load());
+        let remapped = self.remap();
+        loaded.and(remapped)
+    }
+}
+
+const _: () = assert!(GLANCE.as_secs() < STANDSTILL.as_secs());

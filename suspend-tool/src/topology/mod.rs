@@ -1,0 +1,165 @@
+//! Who shares what with whom, found out by comparing inventories. Pure functions: no process is asked here.
+//!
+//! An allocation has one name in all processes. A process either made it (it is a *holder* in its own right) or
+//! imported it. Before anything is released, every import needs a process that will hand the memory out again:
+//!
+//! * the one that made it, if it still has it;
+//! * else an *heir*: one of the importers, which saves the contents in place of the one that is gone.
+
+mod connected;
+mod plan;
+#[cfg(test)]
+mod properties;
+
+pub use connected::groups;
+pub use plan::{Around, Obstacle, Plan, Torn, make_plan, sources_now, torn};
+
+use protocol::{Allocation, Contents, Inventory, Location, Origin};
+
+use crate::pid::Pid;
+
+/// A process and what it says it has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// The process.
+    pub pid: Pid,
+    /// Its answer to `inspect`, with allocations.
+    pub inventory: Inventory,
+}
+
+impl Member {
+    /// Processes with what they answered, in order of their numbers.
+    pub fn of(answers: impl IntoIterator<Item = (Pid, Inventory)>) -> Vec<Self> {
+        let mut members: Vec<Self> =
+            answers.into_iter().map(|(pid, inventory)| Self { pid, inventory }).collect();
+        members.sort_by_key(|member| member.pid);
+        members
+    }
+
+    /// Whether the process made this allocation itself.
+    fn made(&self, allocation: &Allocation) -> bool {
+        match allocation.origin {
+            Origin::Created => true,
+            // A ticket of one's own leads to the same allocation.
+            Origin::Imported { exporter } => exporter == self.pid.number(),
+        }
+    }
+
+    /// The UUID of one of its devices.
+    pub fn device(&self, ordinal: i32) -> Option<[u8; 16]> {
+        self.inventory.devices.iter().find(|device| device.ordinal == ordinal).map(|device| device.uuid)
+    }
+}
+
+/// Bytes that a release will write into the host memory of a process, and that a driver checkpoint will add.
+pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
+    let saved = member
+        .inventory
+        .allocations
+        .iter()
+        .filter(|allocation| allocation.contents == Contents::Live)
+        .filter(|allocation| member.made(allocation) || heir_of.contains(&allocation.id))
+        .fold(0_u64, |sum, allocation| sum.saturating_add(allocation.size));
+    let driver = &member.inventory.driver_memory;
+    saved.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes)
+}
+
+/// Bytes on each device, by UUID, that the process has there for itself and for those it is the heir for.
+pub fn device_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> Vec<([u8; 16], u64)> {
+    sum_by_device(member, |allocation| member.made(allocation) || heir_of.contains(&allocation.id))
+}
+
+/// Bytes on each device, by UUID, of what the process has saved.
+pub fn saved_bytes(member: &Member) -> Vec<([u8; 16], u64)> {
+    sum_by_device(member, |allocation| {
+        matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks)
+    })
+}
+
+fn sum_by_device(member: &Member, counts: impl Fn(&Allocation) -> bool) -> Vec<([u8; 16], u64)> {
+    let mut sums: Vec<([u8; 16], u64)> = Vec::new();
+    for allocation in member.inventory.allocations.iter().filter(|allocation| counts(allocation)) {
+        let Location::Device(ordinal) = allocation.location else { continue };
+        let Some(uuid) = member.device(ordinal) else { continue };
+        match sums.iter_mut().find(|(known, _)| *known == uuid) {
+            Some((_, bytes)) => *bytes = bytes.saturating_add(allocation.size),
+            None => sums.push((uuid, allocation.size)),
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+pub(crate) mod made_up {
+    //! Inventories for tests.
+
+    use super::*;
+    use protocol::{AllocationId, DeviceInfo, Phase};
+
+    pub(crate) fn pid(number: i32) -> Pid {
+        Pid::new(number).unwrap()
+    }
+
+    pub(crate) fn id(number: u8) -> AllocationId {
+        AllocationId([number; 16])
+    }
+
+    pub(crate) fn allocation(name: u8, origin: Origin) -> Allocation {
+        Allocation {
+            id: id(name),
+            location: Location::Device(0),
+            size: 1000,
+            origin,
+            exported: false,
+            handles: 1,
+            mappings: 1,
+            contents: Contents::Live,
+        }
+    }
+
+    pub(crate) fn created(name: u8) -> Allocation {
+        allocation(name, Origin::Created)
+    }
+
+    pub(crate) fn imported(name: u8, exporter: i32) -> Allocation {
+        allocation(name, Origin::Imported { exporter })
+    }
+
+    pub(crate) fn member(number: i32, allocations: impl Into<Vec<Allocation>>) -> Member {
+        Member {
+            pid: pid(number),
+            inventory: Inventory {
+                shim_version: env!("CARGO_PKG_VERSION").into(),
+                pid: number,
+                phase: Phase::Running,
+                devices: vec![DeviceInfo { ordinal: 0, uuid: [7; 16] }],
+                allocations: allocations.into(),
+                ..Inventory::default()
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::made_up::{created, id, imported, member};
+    use super::*;
+
+    #[test]
+    fn an_import_costs_its_importer_nothing_unless_it_is_the_heir() {
+        let importer = member(2, [imported(1, 1), created(2)]);
+        assert_eq!(host_bytes(&importer, &[]), 1000);
+        assert_eq!(host_bytes(&importer, &[id(1)]), 2000);
+        assert_eq!(device_bytes(&importer, &[id(1)]), [([7; 16], 2000)]);
+    }
+
+    #[test]
+    fn memory_of_the_driver_counts_as_host_memory_and_host_memory_not_as_device_memory() {
+        let mut process = member(1, [created(1)]);
+        process.inventory.driver_memory.malloc_bytes = 50;
+        process.inventory.driver_memory.async_bytes = 5;
+        process.inventory.allocations[0].location = Location::HostNuma(0);
+        assert_eq!(host_bytes(&process, &[]), 1055);
+        assert_eq!(device_bytes(&process, &[]), []);
+    }
+}

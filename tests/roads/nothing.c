@@ -1,0 +1,1 @@
+int road_nothing;

@@ -1,0 +1,266 @@
+//! Memory of the older kind, and bytes in and out of any memory.
+
+use std::ffi::c_void;
+use std::fmt::Write;
+
+use cuda_sys::{AllocationType, DevicePtr, HandleType, LocationType, MemLocation, MemPool};
+
+use super::objects::Range;
+use super::words::{Words, number};
+use super::{Answer, Session};
+use crate::driver;
+
+pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
+    Some(match verb {
+        "malloc" => malloc(session, words),
+        "free" => free(session, words),
+        "malloc-async" => malloc_async(session, words),
+        "free-async" => free_async(session, words),
+        "malloc-host" => malloc_host(session, words),
+        "free-host" => free_host(session, words),
+        "managed" => managed(session, words),
+        "pool" => pool(session, words),
+        "write" => write(session, words),
+        "read" => read(session, words),
+        "memset" => memset(session, words),
+        "cpu-write" => cpu_write(session, words),
+        "cpu-read" => cpu_read(session, words),
+        "move" => copy(session, words),
+        "memory" => information(),
+        "extent" => extent(session, words),
+        "attribute" => attribute(session, words),
+        "ipc-get" => ipc_get(session, words),
+        "ipc-open" => ipc_open(session, words),
+        "ipc-close" => ipc_close(session, words),
+        _ => return None,
+    })
+}
+
+/// `malloc X SIZE`
+fn malloc(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, size) = (words.word()?, words.size()?);
+    let mut address = DevicePtr(0);
+    // SAFETY: a place for the address.
+    unsafe { driver::cuMemAlloc_v2(&raw mut address, size) }?;
+    session.objects.ranges.put(name, Range { address, size });
+    Ok(String::new())
+}
+
+/// `free X [OFFSET]`
+fn free(session: &Session, words: &mut Words<'_>) -> Answer {
+    let range = session.objects.ranges.get(words.word()?)?;
+    let offset = words.next().map_or(Ok(0), number)?;
+    // SAFETY: what the line asks for; it does not use the memory afterwards.
+    unsafe { driver::cuMemFree_v2(range.at(offset)) }?;
+    Ok(String::new())
+}
+
+/// `malloc-async X SIZE STREAM`
+fn malloc_async(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, size) = (words.word()?, words.size()?);
+    let stream = session.objects.streams.get(words.word()?)?;
+    let mut address = DevicePtr(0);
+    // SAFETY: a place for the address, and a stream of this program.
+    unsafe { driver::cuMemAllocAsync(&raw mut address, size, stream) }?;
+    session.objects.ranges.put(name, Range { address, size });
+    Ok(String::new())
+}
+
+/// `free-async X STREAM`
+fn free_async(session: &Session, words: &mut Words<'_>) -> Answer {
+    let range = session.objects.ranges.get(words.word()?)?;
+    let stream = session.objects.streams.get(words.word()?)?;
+    // SAFETY: what the line asks for; it does not use the memory afterwards.
+    unsafe { driver::cuMemFreeAsync(range.address, stream) }?;
+    Ok(String::new())
+}
+
+/// `malloc-host X SIZE`
+fn malloc_host(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, size) = (words.word()?, words.size()?);
+    let mut at: *mut c_void = std::ptr::null_mut();
+    // SAFETY: a place for the pointer.
+    unsafe { driver::cuMemHostAlloc(&raw mut at, size, 0) }?;
+    let address = DevicePtr(u64::try_from(at.expose_provenance()).unwrap_or(0));
+    session.objects.ranges.put(name, Range { address, size });
+    Ok(String::new())
+}
+
+/// `free-host X`
+fn free_host(session: &Session, words: &mut Words<'_>) -> Answer {
+    let range = session.objects.ranges.get(words.word()?)?;
+    // SAFETY: what the line asks for; it does not use the memory afterwards.
+    unsafe { driver::cuMemFreeHost(pointer(range.address)) }?;
+    Ok(String::new())
+}
+
+/// `managed X SIZE`
+fn managed(session: &Session, words: &mut Words<'_>) -> Answer {
+    const ATTACH_GLOBAL: u32 = 1;
+    let (name, size) = (words.word()?, words.size()?);
+    let mut address = DevicePtr(0);
+    // SAFETY: a place for the address.
+    unsafe { driver::cuMemAllocManaged(&raw mut address, size, ATTACH_GLOBAL) }?;
+    session.objects.ranges.put(name, Range { address, size });
+    Ok(String::new())
+}
+
+/// `pool fd|private`: a memory pool of device 0. It stays to the end.
+fn pool(_session: &Session, words: &mut Words<'_>) -> Answer {
+    /// `CUmemPoolProps`
+    #[repr(C)]
+    struct Properties {
+        allocation: AllocationType,
+        handle_types: HandleType,
+        location: MemLocation,
+        security: *mut c_void,
+        max_size: usize,
+        usage: u16,
+        reserved: [u8; 54],
+    }
+    let handle_types = if words.word()? == "fd" { HandleType::POSIX_FD } else { HandleType::NONE };
+    let properties = Properties {
+        allocation: AllocationType::PINNED,
+        handle_types,
+        location: MemLocation { kind: LocationType::DEVICE, id: 0 },
+        security: std::ptr::null_mut(),
+        max_size: 0,
+        usage: 0,
+        reserved: [0; 54],
+    };
+    let mut pool = MemPool::NULL;
+    // SAFETY: a place for the pool, and properties that live through the call.
+    unsafe { driver::cuMemPoolCreate(&raw mut pool, (&raw const properties).cast()) }?;
+    Ok(String::new())
+}
+
+/// `write X OFFSET HEX`
+fn write(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (range, offset) = (session.objects.ranges.get(words.word()?)?, words.number()?);
+    let bytes = from_hex(words.word()?)?;
+    // SAFETY: the source lives through the call, which waits for the copy.
+    unsafe { driver::cuMemcpyHtoD_v2(range.at(offset), bytes.as_ptr().cast(), bytes.len()) }?;
+    Ok(String::new())
+}
+
+/// `read X OFFSET COUNT`
+fn read(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (range, offset, count) = (session.objects.ranges.get(words.word()?)?, words.number()?, words.size()?);
+    let mut bytes = vec![0_u8; count];
+    // SAFETY: room for `count` bytes that lives through the call, which waits for the copy.
+    unsafe { driver::cuMemcpyDtoH_v2(bytes.as_mut_ptr().cast(), range.at(offset), count) }?;
+    Ok(to_hex(&bytes))
+}
+
+/// `memset X OFFSET COUNT BYTE`
+fn memset(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (range, offset, count) = (session.objects.ranges.get(words.word()?)?, words.number()?, words.size()?);
+    let byte = words.parse()?;
+    // SAFETY: what the line asks for.
+    unsafe { driver::cuMemsetD8_v2(range.at(offset), byte, count) }?;
+    Ok(String::new())
+}
+
+/// `cpu-write X OFFSET HEX`: by the processor, for memory that it may touch.
+fn cpu_write(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (range, offset) = (session.objects.ranges.get(words.word()?)?, words.number()?);
+    let bytes = from_hex(words.word()?)?;
+    // SAFETY: the line says that the processor may write there; the bytes do not overlap the range.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer(range.at(offset)).cast(), bytes.len()) };
+    Ok(String::new())
+}
+
+/// `cpu-read X OFFSET COUNT`: by the processor, for memory that it may touch.
+fn cpu_read(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (range, offset, count) = (session.objects.ranges.get(words.word()?)?, words.number()?, words.size()?);
+    let mut bytes = vec![0_u8; count];
+    let from: *const u8 = pointer(range.at(offset)).cast();
+    // SAFETY: the line says that the processor may read there; `bytes` has room.
+    unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count) };
+    Ok(to_hex(&bytes))
+}
+
+/// `move TO OFFSET FROM OFFSET COUNT`: device to device.
+fn copy(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (to, to_offset) = (session.objects.ranges.get(words.word()?)?, words.number()?);
+    let (from, from_offset) = (session.objects.ranges.get(words.word()?)?, words.number()?);
+    let count = words.size()?;
+    // SAFETY: what the line asks for.
+    unsafe { driver::cuMemcpyDtoD_v2(to.at(to_offset), from.at(from_offset), count) }?;
+    Ok(String::new())
+}
+
+/// `memory`: free and total bytes of the current device.
+fn information() -> Answer {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: places for two numbers.
+    unsafe { driver::cuMemGetInfo_v2(&raw mut free, &raw mut total) }?;
+    Ok(format!("{free} {total}"))
+}
+
+/// `extent X OFFSET`: how far before the address its allocation begins, and its size.
+fn extent(session: &Session, words: &mut Words<'_>) -> Answer {
+    let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
+    let (mut base, mut size) = (DevicePtr(0), 0);
+    // SAFETY: places for two numbers.
+    unsafe { driver::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, at) }?;
+    Ok(format!("{} {size}", at.0.wrapping_sub(base.0)))
+}
+
+/// `attribute NUMBER X OFFSET`: a pointer attribute, as eight bytes.
+fn attribute(session: &Session, words: &mut Words<'_>) -> Answer {
+    let number = words.parse()?;
+    let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
+    let mut value = [0_u64; 8];
+    // SAFETY: room for the largest attribute.
+    unsafe { driver::cuPointerGetAttribute(value.as_mut_ptr().cast(), number, at) }?;
+    let [value, ..] = value;
+    Ok(value.to_string())
+}
+
+/// `ipc-get X OFFSET`: the handle's bytes.
+fn ipc_get(session: &Session, words: &mut Words<'_>) -> Answer {
+    let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
+    let mut handle = cuda_sys::IpcMemHandle { reserved: [0; cuda_sys::IPC_HANDLE_SIZE] };
+    // SAFETY: a place for the handle.
+    unsafe { driver::cuIpcGetMemHandle(&raw mut handle, at) }?;
+    Ok(to_hex(&handle.reserved))
+}
+
+/// `ipc-open X SIZE HEX`
+fn ipc_open(session: &Session, words: &mut Words<'_>) -> Answer {
+    const LAZY_PEER_ACCESS: u32 = 1;
+    let (name, size, bytes) = (words.word()?, words.size()?, from_hex(words.word()?)?);
+    let reserved = bytes.try_into().map_err(|_| "a handle has 64 bytes".to_owned())?;
+    let mut address = DevicePtr(0);
+    let handle = cuda_sys::IpcMemHandle { reserved };
+    // SAFETY: a place for the address.
+    unsafe { driver::cuIpcOpenMemHandle_v2(&raw mut address, handle, LAZY_PEER_ACCESS) }?;
+    session.objects.ranges.put(name, Range { address, size });
+    Ok(String::new())
+}
+
+/// `ipc-close X`
+fn ipc_close(session: &Session, words: &mut Words<'_>) -> Answer {
+    let range = session.objects.ranges.get(words.word()?)?;
+    // SAFETY: what the line asks for; it does not use the memory afterwards.
+    unsafe { driver::cuIpcCloseMemHandle(range.address) }?;
+    Ok(String::new())
+}
+
+fn pointer(address: DevicePtr) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(usize::try_from(address.0).unwrap_or(0))
+}
+
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let pairs = text.as_bytes().chunks(2);
+    let byte = |pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    pairs.map(byte).collect::<Option<_>>().ok_or_else(|| format!("{text} is not hexadecimal"))
+}

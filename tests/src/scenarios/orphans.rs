@@ -1,0 +1,68 @@
+//! Memory whose exporter let go of it, or is gone.
+
+use anyhow::{Result, ensure};
+
+use crate::stage::{Actor, Stage};
+
+/// The exporter's process ends; its two importers go on sharing one memory.
+pub(super) fn an_orphan_stays_one_memory_for_two_importers(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 50", "export fd x"])?;
+    for importer in [&b, &c] {
+        a.hand("fd", importer)?;
+        importer.all(&["import x fd", "show x 4M"])?;
+    }
+    a.target().end()?;
+    for _ in 0..2 {
+        share(&b, &c)?;
+        stage.cycle(&[&b, &c])?;
+    }
+    share(&b, &c)?;
+    // One of the two lets go; the other has the bytes still.
+    b.all(&["drop x", "close fd"])?;
+    stage.cycle(&[&b, &c])?;
+    c.ok("sum x 0 4M").map(drop)
+}
+
+/// The exporter lives on but has freed the memory, after the import of one and before that of the other.
+pub(super) fn an_exporter_that_freed_its_memory_leaves_an_orphan(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 60", "export fd x"])?;
+    a.hand("fd", &b)?;
+    a.hand("fd", &c)?;
+    b.all(&["import x fd", "show x 4M"])?;
+    a.all(&["close fd", "drop x"])?;
+    c.all(&["import x fd", "show x 4M"])?;
+    for _ in 0..2 {
+        share(&b, &c)?;
+        stage.cycle(&[&a, &b, &c])?;
+    }
+    share(&b, &c)
+}
+
+/// The exporter crashes after one has imported; another still imports from its copy of the descriptor.
+pub(super) fn an_importer_comes_after_the_exporter_has_crashed(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 80", "export fd x"])?;
+    a.hand("fd", &b)?;
+    a.hand("fd", &c)?;
+    b.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    a.target().kill()?;
+    c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    for _ in 0..2 {
+        share(&b, &c)?;
+        stage.cycle(&[&b, &c])?;
+    }
+    c.all(&["import late fd", "show late 4M", "sum late 0 4M", "drop late"])?;
+    share(&b, &c)
+}
+
+/// What one adds the other sees.
+fn share(one: &Actor, other: &Actor) -> Result<()> {
+    for (writer, reader) in [(one, other), (other, one)] {
+        writer.ok("add x 0 4M 1")?;
+        let (written, read) = (writer.ok("sum x 0 4M")?, reader.ok("sum x 0 4M")?);
+        ensure!(written == read, "x is not one memory any more: {written} and {read}");
+    }
+    Ok(())
+}

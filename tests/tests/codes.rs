@@ -1,0 +1,147 @@
+//! Programs choose their way by error codes: with the library they have to be the very ones the driver gives.
+
+use anyhow::Result;
+use integration::{Machine, Target};
+
+/// Asks the same of a worker with the library and of one without; the answers come back side by side.
+struct Twins {
+    _machine: Machine,
+    without: Target,
+    with: Target,
+}
+
+impl Twins {
+    fn new() -> Result<Self> {
+        let machine = Machine::stand_in()?;
+        let without = machine.worker("without").start()?;
+        let with = machine.worker("with").preload().start()?;
+        Ok(Self { _machine: machine, without, with })
+    }
+
+    fn ask(&self, line: &str) -> Result<String> {
+        let (native, shimmed) = (self.without.ask(line)?, self.with.ask(line)?);
+        assert!(!native.starts_with("usage"), "`{line}` answered `{native}`");
+        assert_eq!(native, shimmed, "`{line}`");
+        Ok(native)
+    }
+
+    fn all(&self, lines: &[&str]) -> Result<()> {
+        lines.iter().try_for_each(|line| self.ask(line).map(drop))
+    }
+}
+
+#[test]
+fn before_the_driver_is_initialised() -> Result<()> {
+    let twins = Twins::new()?;
+    twins.all(&[
+        "create x 2M device:0 fd",
+        "reserve r 2M",
+        "current",
+        "malloc y 4K",
+        "devices",
+        "version",
+    ])?;
+    for call in
+        ["cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuCtxSynchronize", "cuMemFree_v2"]
+    {
+        twins.ask(&format!("raw dlsym {call} 4096 4096"))?;
+    }
+    twins
+        .all(&["init", "create x 2M device:0 fd", "malloc y 4K", "read x 0 4"])
+        .or_else(|_| twins.all(&["init"]))
+}
+
+#[test]
+fn every_kind_of_address_given_to_every_way_of_freeing() -> Result<()> {
+    let twins = Twins::new()?;
+    twins.all(&["begin 0", "stream s", "reserve unreserved 2M", "unreserve unreserved"])?;
+    let kinds: &[(&str, &[&str])] = &[
+        ("plain", &["malloc plain 64K"]),
+        ("ordered", &["malloc-async ordered 64K s", "sync s"]),
+        ("virtual", &["new virtual 2M device:0"]),
+        ("reserved", &["reserve reserved 2M"]),
+        ("host", &["malloc-host host 4K"]),
+        ("unreserved", &[]),
+    ];
+    let frees = [
+        "free X",
+        "free X 512",
+        "raw dlsym cuMemFree_v2 0",
+        "free-async X s",
+        "free-host X",
+        "ipc-close X",
+        "unreserve X",
+        "unmap X 0 4096",
+        "unmap X",
+        "free X",
+    ];
+    for (kind, make) in kinds {
+        for free in frees {
+            twins.all(make)?;
+            twins.ask(&free.replace('X', kind))?;
+            twins.all(&["sync s", "extent plain 0", "attribute 2 plain 0"])?;
+        }
+    }
+    // What a program gets wrong here the driver refuses, and notes.
+    twins._machine.take_violations()?;
+    Ok(())
+}
+
+#[test]
+fn imports_of_what_is_no_memory_handle() -> Result<()> {
+    let twins = Twins::new()?;
+    twins.all(&["begin 0", "new x 2M device:0 fd", "export fd x"])?;
+    for kind in [0, 1, 2, 4, 8, 99] {
+        for fd in ["0", "9999"] {
+            twins.ask(&format!("raw dlsym cuMemImportFromShareableHandle out {fd} {kind}"))?;
+        }
+        twins.ask(&format!("raw dlsym cuMemExportToShareableHandle out handle:x {kind} 0"))?;
+        twins.ask(&format!("raw dlsym cuMemExportToShareableHandle out handle:x {kind} 1"))?;
+    }
+    twins.all(&["close fd", "import y fd", "drop x"])?;
+    twins._machine.take_violations()?;
+    Ok(())
+}
+
+#[test]
+fn a_single_null_argument() -> Result<()> {
+    let twins = Twins::new()?;
+    twins.all(&["begin 0", "new x 2M device:0 fd", "reserve r 2M", "export fd x"])?;
+    for line in [
+        "cuMemCreate 0 2M 0 0",
+        "cuMemCreate out 2M 0 0",
+        "cuMemRelease 0",
+        "cuMemRetainAllocationHandle 0 x",
+        "cuMemRetainAllocationHandle out 0",
+        "cuMemGetAllocationPropertiesFromHandle 0 handle:x",
+        "cuMemGetAllocationPropertiesFromHandle out 0",
+        "cuMemExportToShareableHandle 0 handle:x 1 0",
+        "cuMemExportToShareableHandle out 0 1 0",
+        "cuMemImportFromShareableHandle 0 3 1",
+        "cuMemMap 0 2M 0 handle:x 0",
+        "cuMemMap r 0 0 handle:x 0",
+        "cuMemMap r 2M 0 0 0",
+        "cuMemUnmap 0 2M",
+        "cuMemUnmap x 0",
+        "cuMemSetAccess x 2M 0 1",
+        "cuMemSetAccess x 2M out 0",
+        "cuMemSetAccess x 0 0 0",
+        "cuMemSetAccess 0 2M 0 0",
+        "cuMemGetAccess 0 out x",
+        "cuMemGetAccess out 0 x",
+        "cuMemAddressReserve 0 2M 0 0 0",
+        "cuMemAddressReserve out 0 0 0 0",
+        "cuMemAddressFree 0 2M",
+        "cuMemAddressFree r 0",
+        "cuMemFree_v2 0",
+        "cuMemAlloc_v2 0 4096",
+        "cuMemAlloc_v2 out 0",
+    ] {
+        for road in ["dlsym", "resolver"] {
+            twins.ask(&format!("raw {road} {line}"))?;
+        }
+    }
+    twins.all(&["sum x 0 2M", "drop x"])?;
+    twins._machine.take_violations()?;
+    Ok(())
+}

@@ -21,6 +21,7 @@ use self::watch::Watch;
 use crate::captures;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
+use crate::hooks::refuse;
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +96,7 @@ impl Leaving {
     pub(crate) fn gone(mut self) {
         for entry in self.0.drain(..) {
             captures::context_gone(entry.known.context);
+            refuse::context_gone(entry.known.context);
         }
     }
 }

@@ -330,9 +330,6 @@ pub(crate) unsafe fn cuMulticastUnbind(
     unsafe { real::cuMulticastUnbind(mc_handle, dev, mc_offset, size) }
 }
 
-/// Counts something that cannot be carried, with an example.
-pub(crate) fn count(_kind: protocol::BlockerKind, _example: &str) {}
-
 /// What is alive that cannot be carried.
 pub(crate) fn blockers() -> Vec<protocol::Blocker> {
     Vec::new()

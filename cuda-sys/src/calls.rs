@@ -389,8 +389,8 @@ macro_rules! for_each_call {
             object gate fn cuStreamCopyAttributes_ptsz(dst: Stream, src: Stream);
             object gate fn cuStreamCreate(ph_stream: *mut Stream, flags: c_uint);
             object gate fn cuStreamCreateWithPriority(ph_stream: *mut Stream, flags: c_uint, priority: c_int);
-            object gate fn cuStreamDestroy(h_stream: Stream);
-            object gate fn cuStreamDestroy_v2(h_stream: Stream);
+            object capture fn cuStreamDestroy(h_stream: Stream);
+            object capture fn cuStreamDestroy_v2(h_stream: Stream);
             object gate fn cuStreamSetAttribute(h_stream: Stream, attr: c_uint, param: *const c_void);
             object gate fn cuStreamSetAttribute_ptsz(h_stream: Stream, attr: c_uint, value: *const c_void);
             object gate fn cuSurfObjectCreate(p_surf_object: *mut u64, p_res_desc: *const c_void);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::{config, control, world};
+use crate::{captures, config, contexts, control, hooks, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -101,6 +101,9 @@ fn forget_parent() {
     gate::forked();
     world::forked();
     control::forked();
+    contexts::forked();
+    captures::forked();
+    hooks::refuse::forked();
 }
 
 extern "C" fn after_fork() {

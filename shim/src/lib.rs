@@ -39,6 +39,7 @@ mod dlsym;
 mod dlsym_next;
 mod driver;
 mod exports;
+mod fresh;
 mod generation;
 mod hooks;
 mod init;

@@ -330,10 +330,10 @@ pub(crate) unsafe fn cuMulticastUnbind(
     unsafe { real::cuMulticastUnbind(mc_handle, dev, mc_offset, size) }
 }
 
-/// Counts something that cannot be carried, with an example.
-pub(crate) fn count(_kind: protocol::BlockerKind, _example: &str) {}
-
 /// What is alive that cannot be carried.
 pub(crate) fn blockers() -> Vec<protocol::Blocker> {
     Vec::new()
 }
+
+/// Forgets what the parent had: called in a forked child.
+pub(crate) fn forked() {}

@@ -163,7 +163,7 @@ impl Server {
                 Err(failure) if failure.cause == Cause::NotNow => Outcome::NotNow(request, failure, job.seen),
                 Err(failure) => Outcome::Failed(failure),
             },
-            request => match carry::change(self.operations, self.phases, request) {
+            request => match carry::change(self.operations, self.phases, &request) {
                 Ok(reply) => Outcome::Answer(reply, None),
                 Err(failure) => Outcome::Failed(failure),
             },

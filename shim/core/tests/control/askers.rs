@@ -12,7 +12,7 @@ use protocol::{
 use shim_core::control::{Descriptors, Limits};
 use shim_core::peer::{self, PeerError};
 
-use crate::fixture::{PATIENCE, SECRET, Target, own_pid};
+use crate::fixture::{PATIENCE, SECRET, Target, in_child, is_root, own_pid};
 use crate::remote::{Remote, Role};
 
 static DESCRIPTORS: Descriptors = Descriptors::new();
@@ -166,4 +166,22 @@ fn a_name_taken_by_somebody_else_proves_nothing() {
     assert!(error.is_err());
     let mut impostor = impostor;
     assert_eq!(impostor.tell("exports"), "0");
+}
+
+#[test]
+fn a_process_in_another_network_namespace_is_called_that() {
+    if !is_root() {
+        return;
+    }
+    let remote = Remote::start(Role::Server);
+    let text = in_child(|out| {
+        // SAFETY: numbers only.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+        let error = export(remote.pid, SECRET, in_time()).expect_err("its socket cannot be seen");
+        write!(out, "{error}").expect("a pipe");
+    });
+    let text = String::from_utf8(text).expect("text");
+    let pid = remote.pid;
+    assert!(text.starts_with(&format!("process {pid} lives in another network namespace")), "{text}");
+    assert!(text.contains(&format!("nsenter --target {pid} --net")), "{text}");
 }

@@ -65,7 +65,7 @@ impl Operations for Script {
         Ok(Inventory { shim_version, poisoned: request.allocations, ..Inventory::default() })
     }
 
-    fn change(&self, request: Request, phases: &Phases) -> Result<Reply, Failure> {
+    fn change(&self, request: &Request, phases: &Phases) -> Result<Reply, Failure> {
         self.changes.fetch_add(1, Ordering::SeqCst);
         phases.expect(100);
         phases.advance(40);
@@ -224,4 +224,28 @@ pub(crate) fn unasked_failure(mut bytes: &[u8]) -> Failure {
     assert_eq!(frame.header.kind, protocol::FrameKind::Failure);
     assert_eq!(frame.header.id, protocol::UNASKED);
     protocol::decode_failure(&frame.body).expect("a sound failure")
+}
+
+/// Runs `client` as a process of its own and gives the bytes that it writes.
+pub(crate) fn in_child(client: impl FnOnce(&mut dyn Write)) -> Vec<u8> {
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child makes system calls and allocates, which the C library allows after a fork, and leaves
+    // without running anybody's destructors.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(&mut writer))));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    drop(writer);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).expect("a pipe");
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    bytes
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() == 0 }
 }

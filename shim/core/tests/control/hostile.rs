@@ -10,7 +10,7 @@ use protocol::{
 };
 use shim_core::control::{Limits, socket};
 
-use crate::fixture::{Client, PATIENCE, Target, unasked_failure};
+use crate::fixture::{Client, PATIENCE, Target, in_child, is_root, unasked_failure};
 
 const ALL: InspectRequest = InspectRequest { allocations: true };
 const LONG: InspectRequest = InspectRequest { allocations: false };
@@ -18,30 +18,6 @@ const SHORT: Duration = Duration::from_millis(300);
 
 fn header(verb: u8, length: u32) -> [u8; Header::LEN] {
     Header { verb, kind: FrameKind::Request, id: 1, length }.encode()
-}
-
-/// Runs `client` as a process of its own and gives the bytes that it writes.
-fn in_child(client: impl FnOnce(&mut dyn Write)) -> Vec<u8> {
-    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
-    // SAFETY: the child makes system calls and allocates, which the C library allows after a fork, and leaves
-    // without running anybody's destructors.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(&mut writer))));
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(0) };
-    }
-    drop(writer);
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).expect("a pipe");
-    // SAFETY: waits for the child just made.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-    bytes
-}
-
-fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }
 
 #[test]

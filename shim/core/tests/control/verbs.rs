@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use protocol::{
-    Cause, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
+    Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
     ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, StageRequest, StepRequest,
     VerbKind, verbs,
 };
@@ -15,7 +15,11 @@ const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_
 const CLOSE_LAUNCH: QuiesceRequest = QuiesceRequest { level: GateLevel::Launch, wait_ms: 0 };
 
 fn release() -> ReleaseRequest {
-    ReleaseRequest { heir_of: Vec::new(), limits: HostLimits::default() }
+    ReleaseRequest { extent: Extent::Drop, heir_of: Vec::new(), limits: HostLimits::default() }
+}
+
+fn save() -> ReleaseRequest {
+    ReleaseRequest { extent: Extent::Save, ..release() }
 }
 
 fn remap() -> RemapRequest {
@@ -37,9 +41,13 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     client.ask::<verbs::Quiesce>(&CLOSE_LAUNCH).expect("a closed gate stays closed");
     assert_eq!(target.phases.get(), Phase::Quiesced);
 
+    client.ask::<verbs::Release>(&save()).expect("saved");
+    assert_eq!(target.phases.get(), Phase::Quiesced, "nothing was dropped");
     assert_eq!(client.ask::<verbs::Release>(&release()).expect("released").mappings, 3);
     assert_eq!(target.phases.get(), Phase::Released);
     client.ask::<verbs::Release>(&release()).expect("a repeated verb is allowed");
+    client.ask::<verbs::Release>(&save()).expect("saving again is allowed");
+    assert_eq!(target.phases.get(), Phase::Released);
     client.ask::<verbs::Stage>(&StageRequest {}).expect("staged");
     assert_eq!(target.phases.get(), Phase::Released);
     assert_eq!(client.ask::<verbs::Load>(&LoadRequest {}).expect("loaded").mappings, 4);

@@ -191,10 +191,10 @@ fn a_newer_form_of_a_call_that_allocates_stands_in_the_way_of_a_suspend() {
         let mut command = machine.command(lab.path("ask"));
         command.env("LD_PRELOAD", lab.shim()).args(verbs.split_whitespace());
         let mut child = lab::start(&mut command, "stays");
-        let status = machine.status(child.id().cast_signed()).unwrap();
+        let checked = machine.tool().verb("check", &[child.id().cast_signed()]).unwrap();
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
-        status.to_string()
+        checked.text()
     };
     let fine = blockers("sym cuMemCreate sym cuLaunchKernel_v7 sym cuMulticastCreate_v9");
     assert!(!fine.contains("newer form"), "{fine}");

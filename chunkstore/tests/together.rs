@@ -54,6 +54,13 @@ fn save(layer: &Scheduled) {
     writer.commit(Path::new("/ckpt"), 2, &list_of(&[chunk, other])).unwrap();
 }
 
+/// The same, without asking first.
+fn save_by_putting(layer: &Scheduled) {
+    let writer = open(layer, "/store", Kind::Store).writer(false).unwrap();
+    let chunk = writer.put(&content(3, LEN)[..LEN]).unwrap().chunk().unwrap();
+    writer.commit(Path::new("/ckpt"), 3, &list_of(&[chunk])).unwrap();
+}
+
 fn collect(layer: &Scheduled) {
     store_gc(&open(layer, "/store", Kind::Store), &[PathBuf::from("/ckpt")], DELETE).unwrap();
 }
@@ -143,6 +150,11 @@ fn a_save_and_a_collection() {
 }
 
 #[test]
+fn a_save_by_putting_and_a_collection() {
+    every_mix([&save_by_putting, &collect], 2);
+}
+
+#[test]
 fn two_collections() {
     every_mix([&collect, &collect], 1);
 }
@@ -154,10 +166,10 @@ fn a_load_and_a_collection_of_the_cache() {
 
 #[test]
 fn a_save_two_collections_and_a_load() {
-    random_mixes(&[&save, &collect, &collect, &load_listed], 3000, 2);
+    random_mixes(&[&save, &collect, &collect, &load_listed], 1500, 2);
 }
 
 #[test]
 fn two_collections_of_the_cache_and_two_loads() {
-    random_mixes(&[&load, &collect_cache, &load, &collect_cache], 1500, 1);
+    random_mixes(&[&load, &collect_cache, &load, &collect_cache], 800, 1);
 }

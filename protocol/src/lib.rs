@@ -26,7 +26,7 @@ pub use name::{SUFFIXES, listening_pids, parse_socket_name, socket_name, socket_
 pub use phase::{Phase, VerbKind};
 pub use reach::{Credentials, Facts, Reason, Unreachable, pid_depth};
 pub use verb::{
-    AllocationId, Cause, ExportReply, ExportRequest, Failure, GateLevel, HostLimits, InspectRequest,
+    AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, HostLimits, InspectRequest,
     LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest,
     ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest, StepRequest, Transferred, Verb,
     verbs,

@@ -152,9 +152,24 @@ pub struct StepRequest {
     pub wait_ms: u32,
 }
 
+/// How far a release goes.
+///
+/// It is asked in two turns, so that what may fail for want of host memory fails in all processes before anything is
+/// dropped in one: an importer that keeps its mapping while its exporter has freed the memory no longer shares it
+/// with the memory that the exporter makes again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, DeriveSerialize, Deserialize)]
+pub enum Extent {
+    /// Saves, and drops nothing.
+    Save,
+    /// Saves what is not saved yet, and drops.
+    Drop,
+}
+
 /// Saves and frees. Contents go to host memory.
 #[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ReleaseRequest {
+    /// How far.
+    pub extent: Extent,
     /// Imported allocations that this process saves in place of their exporter, which is gone.
     pub heir_of: Vec<AllocationId>,
     /// Bounds on what host memory may be used.

@@ -5,11 +5,11 @@ use proptest::option;
 use proptest::prelude::*;
 use protocol::{
     Allocation, AllocationId, Blocker, BlockerKind, Cause, Contents, ContextState, Decoder, DeviceInfo,
-    Drain, DriverMemory, ExportReply, ExportRequest, Failure, Frame, FrameKind, GateLevel, HostLimits,
-    InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, Phase, Progress, QuiesceReply,
-    QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, Reply, Request,
-    Secret, Side, Source, StageRequest, StepRequest, Transferred, VerbKind, WaitingThread, decode_failure,
-    decode_reply, encode_failure, encode_request, verbs,
+    Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind, GateLevel,
+    HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, Phase, Progress,
+    QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest,
+    Reply, Request, Secret, Side, Source, StageRequest, StepRequest, Transferred, VerbKind, WaitingThread,
+    decode_failure, decode_reply, encode_failure, encode_request, verbs,
 };
 
 fn id() -> impl Strategy<Value = AllocationId> {
@@ -151,8 +151,9 @@ fn request() -> impl Strategy<Value = Request> {
         (level, any::<u32>())
             .prop_map(|(level, wait_ms)| Request::Quiesce(QuiesceRequest { level, wait_ms })),
         any::<u32>().prop_map(|wait_ms| Request::Step(StepRequest { wait_ms })),
-        (vec(id(), 0..9), any::<Option<u64>>()).prop_map(|(heir_of, arena_bytes)| {
-            Request::Release(ReleaseRequest { heir_of, limits: HostLimits { arena_bytes } })
+        (any::<bool>(), vec(id(), 0..9), any::<Option<u64>>()).prop_map(|(save, heir_of, arena_bytes)| {
+            let extent = if save { Extent::Save } else { Extent::Drop };
+            Request::Release(ReleaseRequest { extent, heir_of, limits: HostLimits { arena_bytes } })
         }),
         Just(Request::Stage(StageRequest {})),
         Just(Request::Load(LoadRequest {})),

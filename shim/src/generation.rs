@@ -30,6 +30,8 @@ static UNMAPPED: AtomicU32 = AtomicU32::new(NOT_BEGUN);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const UNMAPPED).cast_mut());
 /// Whether this image of the process has ever begun a life.
 static BORN: AtomicBool = AtomicBool::new(false);
+/// Whether `cuInit` has succeeded in this life.
+static USES_CUDA: AtomicBool = AtomicBool::new(false);
 
 /// Whether hooks do their work. One look at the word, for the fast path; if not, [`settle`] decides.
 #[inline(always)]
@@ -67,6 +69,11 @@ pub(crate) fn settle() -> bool {
     }
 }
 
+/// Notes that `cuInit` has succeeded, and says whether for the first time in this life.
+pub(crate) fn uses_cuda() -> bool {
+    !USES_CUDA.swap(true, Ordering::AcqRel)
+}
+
 #[inline(always)]
 fn word() -> &'static AtomicU32 {
     // SAFETY: the static, or a page that is never unmapped.
@@ -89,6 +96,7 @@ fn begin() {
 
 /// What a child must not take over.
 fn forget_parent() {
+    USES_CUDA.store(false, Ordering::Release);
     boundary::forked();
     gate::forked();
     world::forked();

@@ -1,34 +1,28 @@
-//! The client side of what a process asks of its peers: a descriptor for an allocation.
+//! What this process asks of its peers: a descriptor for an allocation. See [`shim_core::peer`].
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use protocol::{AllocationId, Secret};
+pub(crate) use shim_core::peer::PeerError;
 
-#[derive(Debug)]
-pub(crate) enum PeerError {
-    TimedOut { pid: i32 },
-    Nobody { allocation: AllocationId },
-}
+use crate::control::DESCRIPTORS;
 
-impl core::fmt::Display for PeerError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::TimedOut { pid } => write!(f, "process {pid} did not answer in time"),
-            Self::Nobody { allocation } => write!(f, "no process here has allocation {allocation}"),
-        }
-    }
-}
-
+/// Asks process `pid` for a descriptor of an allocation; asks again while it answers "not now".
 pub(crate) fn export(
-    _pid: i32,
+    pid: i32,
     allocation: AllocationId,
-    _: Secret,
-    _: Instant,
+    secret: Secret,
+    deadline: Instant,
 ) -> Result<OwnedFd, PeerError> {
-    Err(PeerError::Nobody { allocation })
+    shim_core::peer::export(pid, allocation, secret, deadline, &DESCRIPTORS)
 }
 
-pub(crate) fn find(allocation: AllocationId, _: Secret, _: Instant) -> Result<OwnedFd, PeerError> {
-    Err(PeerError::Nobody { allocation })
+/// Asks every process that listens here for an allocation whose exporter is gone.
+pub(crate) fn find(
+    allocation: AllocationId,
+    secret: Secret,
+    deadline: Instant,
+) -> Result<OwnedFd, PeerError> {
+    shim_core::peer::find(allocation, secret, deadline, &DESCRIPTORS).map(|(_, descriptor)| descriptor)
 }

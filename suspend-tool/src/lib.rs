@@ -19,5 +19,7 @@ pub mod own_preload;
 pub mod pid;
 pub mod proc;
 pub mod report;
+#[cfg(test)]
+mod simulated;
 pub mod state;
 pub mod topology;

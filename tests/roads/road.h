@@ -1,6 +1,8 @@
 /* What the small programs share: the driver's functions they call, and saying in whose hands an address is. */
 #pragma once
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -3,6 +3,7 @@
 mod lab;
 
 use std::path::Path;
+use std::process::Command;
 
 use lab::{Lab, Run};
 
@@ -236,4 +237,25 @@ fn a_bad_value_is_said_once_and_only_where_cuda_is_used() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.ends_with("NVSNAP_GPUSHARE_RAW_FD is not 0 or 1: its value is ignored\n"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn the_last_calls_of_a_process_still_work() {
+    let lab = Lab::new();
+    let driver = lab.driver("driver", &[]);
+    let program = lab.path("exit");
+    let mut compiler = Command::new("c++");
+    compiler.args(["-O1", "-g", "-Wall", "-Werror", "-pthread", "-I"]).arg(lab::sources()).arg("-o");
+    lab::check(compiler.arg(&program).arg(lab::sources().join("exit.cc")).arg("-ldl"));
+    for round in 0..100 {
+        let said = match round % 2 {
+            0 => lab.run(&program).driver(&driver).said(),
+            _ => {
+                let script = format!("exec 2>&-; exec {}", program.display());
+                let run = lab.run("bash").driver(&driver).env("NVSNAP_GPUSHARE_LOG", "stderr");
+                run.args(&["-c", &script]).said()
+            }
+        };
+        assert_eq!(said, "late uses 5\n", "round {round}");
+    }
 }

@@ -4,7 +4,7 @@
 //!
 //! | part | is |
 //! | --- | --- |
-//! | `call` | `open` `read` `write` `sync` `stat` `buffered` `lock` `rename` `link` `unlink` `mkdir` `syncdir` `list` `touch` `volume`, or `*` for any; `open.direct` `read.direct` `write.direct` for those with `O_DIRECT` only |
+//! | `call` | `open` `read` `write` `sync` `stat` `buffered` `lock` `rename` `link` `unlink` `mkdir` `syncdir` `list` `touch` `volume`, or `*` for any; `open.direct` `read.direct` `write.direct` are those with `O_DIRECT` only, and `rename.keep` those that must replace nothing |
 //! | `nth` | `3`: the third such call of the process; `3+`: that and all later ones; `*`: all |
 //! | `pid` | the process, or `*` for any |
 //! | `effect` | an error by its name (`ENOSPC`), which the call gives instead of being made; `short`: reads and writes do half of what they are asked; `kill`: the process gets `SIGKILL` before the call is made |
@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use super::{FileLayer, Open, OpenFile, Rename, Stat, Volume};
 
-const CALLS: [&str; 19] = [
+const CALLS: [&str; 20] = [
     "*",
     "open",
     "open.direct",
@@ -37,6 +37,7 @@ const CALLS: [&str; 19] = [
     "buffered",
     "lock",
     "rename",
+    "rename.keep",
     "link",
     "unlink",
     "mkdir",
@@ -103,11 +104,11 @@ impl FaultPlan {
         Ok(Self { faults: faults.map(Fault::parse).collect::<Result<_, _>>()? })
     }
 
-    /// What shall happen to the call that is about to be made.
-    fn effect(&self, call: &str, direct: bool) -> Option<Effect> {
+    /// What shall happen to the call that is about to be made. `special`: it is of the kind behind the dot.
+    fn effect(&self, call: &str, special: bool) -> Option<Effect> {
         let mut effect = None;
         for fault in &self.faults {
-            if fault.applies(call, direct) {
+            if fault.applies(call, special) {
                 effect = effect.or(Some(fault.effect));
             }
         }
@@ -149,9 +150,9 @@ impl Fault {
         Ok(Self { call, first, last, pid, effect, seen: AtomicU64::new(0) })
     }
 
-    fn applies(&self, call: &str, direct: bool) -> bool {
-        let called = match self.call.strip_suffix(".direct") {
-            Some(name) => direct && name == call,
+    fn applies(&self, call: &str, special: bool) -> bool {
+        let called = match self.call.split_once('.') {
+            Some((name, _)) => special && name == call,
             None => self.call == "*" || self.call == call,
         };
         if !called || self.pid.is_some_and(|pid| pid != getpid().as_raw_pid()) {
@@ -176,9 +177,10 @@ impl<L: FileLayer> Faulty<L> {
     }
 }
 
-/// Lets happen what is planned, and says whether the call shall do only half.
-fn meet(plan: &FaultPlan, call: &str, direct: bool) -> io::Result<bool> {
-    match plan.effect(call, direct) {
+/// Lets happen what is planned, and says whether the call shall do only half. `special`: it is of the kind behind the
+/// dot.
+fn meet(plan: &FaultPlan, call: &str, special: bool) -> io::Result<bool> {
+    match plan.effect(call, special) {
         None => Ok(false),
         Some(Effect::Short) => Ok(true),
         Some(Effect::Fail(error)) => Err(error.into()),
@@ -203,7 +205,7 @@ impl<L: FileLayer> FileLayer for Faulty<L> {
     }
 
     fn rename(&self, from: &Path, to: &Path, how: Rename) -> io::Result<()> {
-        meet(&self.plan, "rename", false)?;
+        meet(&self.plan, "rename", how == Rename::Keep)?;
         self.behind.rename(from, to, how)
     }
 

@@ -10,6 +10,7 @@
 
 pub mod memory;
 pub mod turns;
+pub mod walls;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,15 @@ use chunkstore::{AlignedBuf, Chunk, Digest, Extent, FaultPlan, Faulty, Kind, Lis
 /// A directory that goes when the test ends.
 pub fn temporary() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("chunks with ünïcode ").tempdir().unwrap()
+}
+
+/// A directory in memory, where there is one: for tests that sync a thousand times.
+pub fn quick() -> tempfile::TempDir {
+    let shm = Path::new("/dev/shm");
+    if !shm.is_dir() {
+        return temporary();
+    }
+    tempfile::Builder::new().prefix("chunks ").tempdir_in(shm).unwrap()
 }
 
 /// The real file system with these faults.

@@ -7,16 +7,21 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 
 use crate::driver::real;
-use crate::{config, control, procaddr};
+use crate::{config, control, generation, procaddr};
 
+/// The first success in a life of the process is what all of ours waits for: before it nothing of ours runs.
+///
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuInit(flags: c_uint) -> CuResult {
     let _pass = gate::enter(CallId::cuInit);
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuInit(flags) }?;
-    config::say_bad_values();
-    control::start();
+    if generation::uses_cuda() {
+        config::say_bad_values();
+        log!("version {}: the program uses CUDA", env!("CARGO_PKG_VERSION"));
+        control::start();
+    }
     Ok(())
 }
 

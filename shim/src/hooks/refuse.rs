@@ -332,3 +332,8 @@ pub(crate) unsafe fn cuMulticastUnbind(
 
 /// Counts something that cannot be carried, with an example.
 pub(crate) fn count(_kind: protocol::BlockerKind, _example: &str) {}
+
+/// What is alive that cannot be carried.
+pub(crate) fn blockers() -> Vec<protocol::Blocker> {
+    Vec::new()
+}

@@ -1,29 +1,37 @@
-//! What the verbs do.
+//! What the verbs do: one module each.
+//!
+//! The control server ([`shim_core::control`]) sees to their order, to the phase before and after, and to it that one
+//! runs at a time. A verb acts on what is marked, so it may be repeated; the reverse verbs are the rollback.
 
 pub(crate) mod export;
+pub(crate) mod inspect;
 pub(crate) mod load;
+pub(crate) mod quiesce;
 pub(crate) mod release;
 pub(crate) mod remap;
+mod reopen;
+mod step;
 mod trouble;
 mod views;
 
-use std::sync::Mutex;
+use protocol::{Cause, Failure, Reply, Request};
+pub(crate) use shim_core::control::Phases;
 
-use protocol::Phase;
-
-#[derive(Debug)]
-pub(crate) struct Phases(Mutex<Phase>);
-
-impl Phases {
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(Phase::Running))
+/// Carries out a verb that changes the process. Runs on the worker thread.
+pub(crate) fn change(request: &Request, phases: &Phases) -> Result<Reply, Failure> {
+    match request {
+        Request::Quiesce(request) => quiesce::run(request, phases).map(Reply::Quiesce),
+        Request::Step(request) => step::run(request, phases).map(Reply::Step),
+        Request::Release(request) => release::run(request, phases).map(Reply::Release),
+        // What was saved lies in host memory of this process, so nothing is to be read ahead.
+        Request::Stage(_) => Ok(Reply::Stage(())),
+        Request::Load(request) => load::run(request, phases).map(Reply::Load),
+        Request::Remap(request) => remap::run(request, phases).map(Reply::Remap),
+        Request::Reopen(request) => reopen::run(request, phases).map(Reply::Reopen),
+        Request::Inspect(_) | Request::Export(_) => Err(Failure {
+            cause: Cause::BadRequest,
+            message: format!("{} changes nothing", request.verb().name()),
+            phase: phases.get(),
+        }),
     }
-    pub(crate) fn get(&self) -> Phase {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-    pub(crate) fn set(&self, phase: Phase) {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = phase;
-    }
-    pub(crate) fn expect(&self, _total: u64) {}
-    pub(crate) fn advance(&self, _bytes: u64) {}
 }

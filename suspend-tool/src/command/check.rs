@@ -7,7 +7,8 @@ use crate::check::{Seen, judge};
 use crate::pid::Pid;
 use crate::report::bytes;
 
-pub(super) fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
+/// Tells whether a suspend of these processes would succeed, and what is in the way.
+pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
     let begun = Instant::now();
     let survey = context.machine.survey(pids);
     let verdict = judge(&context.machine, &survey, criu);

@@ -2,6 +2,8 @@
 
 mod check;
 mod context;
+#[cfg(test)]
+mod failures;
 mod gpus;
 mod outcome;
 mod phases;
@@ -11,8 +13,11 @@ mod set;
 mod status;
 mod suspend;
 
+pub use check::check;
 pub use context::Context;
 pub use outcome::{Exit, Outcome};
+pub use resume::resume;
+pub use suspend::suspend;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,7 +71,7 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
     let context = Context::open(reporter(json), interrupt);
     match verb {
         Verb::Check { processes, criu, .. } => {
-            with_pids(&context, name, &processes, |pids| check::check(&context, pids, criu.criu))
+            with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
         }
         Verb::Status { processes, .. } => {
             with_pids(&context, name, &processes, |pids| status::status(&context, pids, json))
@@ -74,11 +79,11 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::List { .. } => status::list(&context, json),
         Verb::Gpus { file, .. } => gpus::gpus(&context, file.as_deref(), json),
         Verb::Suspend { processes, wait, .. } => {
-            with_pids(&context, name, &processes, |pids| suspend::suspend(&context, pids, wait.or_usual()))
+            with_pids(&context, name, &processes, |pids| suspend(&context, pids, wait.or_usual()))
         }
-        Verb::Resume { processes, map, .. } => with_pids(&context, name, &processes, |pids| {
-            resume::resume(&context, pids, map.gpu_map.as_deref())
-        }),
+        Verb::Resume { processes, map, .. } => {
+            with_pids(&context, name, &processes, |pids| resume(&context, pids, map.gpu_map.as_deref()))
+        }
         Verb::Quiesce { processes, wait, .. } => {
             with_pids(&context, name, &processes, |pids| phases::quiesce(&context, pids, wait.or_usual()))
         }

@@ -145,7 +145,7 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
 pub(super) fn load(context: &Context, pids: &[Pid]) -> Outcome {
     let verb = Stage::Load.name();
     match open(context, verb, pids, WAIT) {
-        Ok(set) => set.finish(verb, set.released().load()),
+        Ok(set) => set.finish(verb, set.released().mend().and(set.released().load())),
         Err(outcome) => *outcome,
     }
 }

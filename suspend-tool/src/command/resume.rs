@@ -20,7 +20,8 @@ use crate::topology::saved_bytes;
 
 const VERB: &str = "resume";
 
-pub(super) fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
+/// Brings these processes back, from wherever each of them stands.
+pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
     let begun = Instant::now();
     let held = match context.hold(pids) {
         Ok(held) => held,

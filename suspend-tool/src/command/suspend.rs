@@ -18,7 +18,8 @@ use crate::topology::{Around, Member, Plan};
 
 const VERB: &str = "suspend";
 
-pub(super) fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
+/// Suspends these processes.
+pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
     let begun = Instant::now();
     let held = match context.hold(pids) {
         Ok(held) => held,

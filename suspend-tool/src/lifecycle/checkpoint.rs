@@ -150,6 +150,6 @@ fn undo(
 ) -> Result<(), StepError> {
     let targets = session.unstuck(session.all());
     let failed = session.stage(stage, &targets, limit, |()| None, task).failed;
-    session.leave_out(&failed);
+    session.leave_out(failed.iter().map(|(pid, _)| *pid));
     StepError::unless_empty(stage, failed)
 }

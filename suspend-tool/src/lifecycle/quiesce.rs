@@ -187,7 +187,7 @@ impl Step for Quiesce<'_> {
         };
         let targets = self.session.unstuck(self.session.shimmed());
         let failed = self.session.stage(Stage::Reopen, &targets, GLANCE * 3, |()| None, task).failed;
-        self.session.leave_out(&failed);
+        self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
         StepError::unless_empty(Stage::Reopen, failed)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::verbs::{Load, Release as ReleaseVerb, Remap};
-use protocol::{HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, Transferred};
+use protocol::{Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, Transferred};
 
 use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
 use super::{Step, StepError, Trouble};
 use crate::client::{Ask, Patience};
 use crate::pid::{Pid, Target};
 use crate::report::Stage;
-use crate::topology::{Member, Plan, sources_now};
+use crate::topology::{Member, Plan, Torn, sources_now, torn};
 
 /// How long a peer is asked again that is not ready to hand out its memory.
 const PEER_WAIT: Duration = Duration::from_secs(30);
@@ -47,6 +47,57 @@ impl<'s> Release<'s> {
         Self { session, decide }
     }
 
+    fn release(
+        &self,
+        stage: Stage,
+        extent: Extent,
+        orders: &Arc<Orders>,
+        targets: &[Target],
+    ) -> Result<(), StepError> {
+        let shims = Arc::clone(&self.session.shims);
+        let orders = Arc::clone(orders);
+        let task = move |target: Target| {
+            let request = ReleaseRequest {
+                extent,
+                heir_of: orders.plan.heir_of(target.pid).to_vec(),
+                limits: orders.limits.get(&target.pid).copied().unwrap_or_default(),
+            };
+            Ok(shims.ask::<ReleaseVerb>(target, &request, Patience::WhileMoving(STANDSTILL))?)
+        };
+        let failed = self.session.stage(stage, targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
+        StepError::unless_empty(stage, failed)
+    }
+
+    /// Has processes drop what they still map of memory that its keeper has dropped already: one that a release did not
+    /// reach. Its keeper is going to make that memory anew, and the two would no longer share it. Where it cannot be
+    /// dropped, its keepers are not brought back either.
+    pub fn mend(&self) -> Result<(), StepError> {
+        // What one drops may be mapped by a next one.
+        for _ in 0..self.session.participants.len() {
+            let shimmed = self.session.unstuck(self.session.shimmed());
+            let torn = torn(&Member::of(self.session.inspect(&shimmed, true).done));
+            if torn.keepers.is_empty() {
+                break;
+            }
+            self.drop_torn(&shimmed, torn)?;
+        }
+        Ok(())
+    }
+
+    fn drop_torn(&self, shimmed: &[Target], torn: Torn) -> Result<(), StepError> {
+        let Torn { keepers, heirs } = torn;
+        let targets: Vec<Target> =
+            shimmed.iter().copied().filter(|target| keepers.contains_key(&target.pid)).collect();
+        let plan = Plan { heirs, ..Plan::default() };
+        let orders = Arc::new(Orders { plan, limits: BTreeMap::new() });
+        let result = self.release(Stage::Release, Extent::Drop, &orders, &targets);
+        if let Err(StepError::Processes { failures, .. }) = &result {
+            let without = failures.iter().filter_map(|(pid, _)| keepers.get(pid)).flatten();
+            self.session.leave_out(failures.iter().map(|(pid, _)| *pid).chain(without.copied()));
+        }
+        result
+    }
+
     /// Makes the memory of released processes again, with its bytes.
     pub fn load(&self) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
@@ -60,7 +111,7 @@ impl<'s> Release<'s> {
         let targets = self.session.unstuck(self.session.shimmed());
         let failed =
             self.session.stage(Stage::Load, &targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
-        self.session.leave_out(&failed);
+        self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
         StepError::unless_empty(Stage::Load, failed)
     }
 
@@ -92,7 +143,7 @@ impl<'s> Release<'s> {
             Ok(shims.ask::<Remap>(target, &request, Patience::WhileMoving(STANDSTILL + PEER_WAIT))?)
         };
         failed.extend(self.session.stage(Stage::Remap, &ready, OWN_BOUND, |_| None, task).failed);
-        self.session.leave_out(&failed);
+        self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
         StepError::unless_empty(Stage::Remap, failed)
     }
 
@@ -108,23 +159,16 @@ impl Step for Release<'_> {
     }
 
     fn apply(&mut self) -> Result<(), StepError> {
-        let orders = (self.decide)()?;
-        let shims = Arc::clone(&self.session.shims);
-        let task = move |target: Target| {
-            let request = ReleaseRequest {
-                heir_of: orders.plan.heir_of(target.pid).to_vec(),
-                limits: orders.limits.get(&target.pid).copied().unwrap_or_default(),
-            };
-            Ok(shims.ask::<ReleaseVerb>(target, &request, Patience::WhileMoving(STANDSTILL))?)
-        };
+        let orders = Arc::new((self.decide)()?);
         let targets = self.session.shimmed();
-        let failed =
-            self.session.stage(Stage::Release, &targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
-        StepError::unless_empty(Stage::Release, failed)
+        // What may fail for want of memory fails before anything is dropped.
+        self.release(Stage::Save, Extent::Save, &orders, &targets)?;
+        self.session.uninterrupted()?;
+        self.release(Stage::Release, Extent::Drop, &orders, &targets)
     }
 
     fn undo(&mut self) -> Result<(), StepError> {
-        let loaded = self.load();
+        let loaded = self.mend().and(self.load());
         let remapped = self.remap();
         loaded.and(remapped)
     }

@@ -132,8 +132,8 @@ impl Session {
     }
 
     /// Leaves these processes out of what follows.
-    pub(super) fn leave_out(&self, failures: &[(Pid, Trouble)]) {
-        self.stuck.borrow_mut().extend(failures.iter().map(|(pid, _)| *pid));
+    pub(super) fn leave_out(&self, pids: impl IntoIterator<Item = Pid>) {
+        self.stuck.borrow_mut().extend(pids);
     }
 
     /// What was measured so far.

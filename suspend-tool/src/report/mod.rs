@@ -25,7 +25,9 @@ pub enum Stage {
     Check,
     /// Closing the gates until all work has drained.
     Quiesce,
-    /// Taking the sharing apart, saving and freeing.
+    /// Copying what is to be freed.
+    Save,
+    /// Taking the sharing apart and freeing.
     Release,
     /// The driver makes the process's calls wait.
     Lock,
@@ -49,6 +51,7 @@ impl Stage {
         match self {
             Self::Check => "check",
             Self::Quiesce => "quiesce",
+            Self::Save => "save",
             Self::Release => "release",
             Self::Lock => "lock",
             Self::Checkpoint => "checkpoint",

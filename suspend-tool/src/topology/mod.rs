@@ -10,7 +10,7 @@ mod connected;
 mod plan;
 
 pub use connected::groups;
-pub use plan::{Around, Obstacle, Plan, make_plan, sources_now};
+pub use plan::{Around, Obstacle, Plan, Torn, make_plan, sources_now, torn};
 
 use protocol::{Allocation, Contents, Inventory, Location, Origin};
 
@@ -41,11 +41,6 @@ impl Member {
             // A ticket of one's own leads to the same allocation.
             Origin::Imported { exporter } => exporter == self.pid.number(),
         }
-    }
-
-    /// Whether the process has the bytes: in memory, or saved.
-    fn has_bytes(allocation: &Allocation) -> bool {
-        allocation.contents != Contents::Elsewhere
     }
 
     /// The UUID of one of its devices.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{AllocationId, Source};
+use protocol::{AllocationId, Contents, Source};
 use serde::{Deserialize, Serialize};
 
 use super::Member;
@@ -84,7 +84,16 @@ impl Plan {
 struct Shared {
     makers: BTreeSet<Pid>,
     importers: BTreeMap<Pid, i32>,
-    with_bytes: BTreeSet<Pid>,
+    /// Those that have it in memory.
+    live: BTreeSet<Pid>,
+    /// Those that have dropped it and kept its bytes.
+    saved: BTreeSet<Pid>,
+}
+
+impl Shared {
+    fn has_bytes(&self, pid: Pid) -> bool {
+        self.live.contains(&pid) || self.saved.contains(&pid)
+    }
 }
 
 fn shared(members: &[Member]) -> BTreeMap<AllocationId, Shared> {
@@ -100,8 +109,10 @@ fn shared(members: &[Member]) -> BTreeMap<AllocationId, Shared> {
                     entry.makers.insert(member.pid);
                 }
             }
-            if Member::has_bytes(allocation) {
-                entry.with_bytes.insert(member.pid);
+            match allocation.contents {
+                Contents::Live => drop(entry.live.insert(member.pid)),
+                Contents::Zero | Contents::Host | Contents::Chunks => drop(entry.saved.insert(member.pid)),
+                Contents::Elsewhere => {}
             }
         }
     }
@@ -163,9 +174,9 @@ pub fn sources_now(members: &[Member]) -> (Plan, Vec<Obstacle>) {
     let mut plan = Plan::default();
     let mut lost = Vec::new();
     for (allocation, shared) in shared(members) {
-        let provider = shared.makers.first().or_else(|| shared.with_bytes.first());
+        let provider = shared.makers.first().or(shared.saved.first()).or(shared.live.first());
         for (&importer, &exporter) in &shared.importers {
-            if shared.with_bytes.contains(&importer) {
+            if shared.has_bytes(importer) {
                 continue;
             }
             match provider {
@@ -179,6 +190,36 @@ pub fn sources_now(members: &[Member]) -> (Plan, Vec<Obstacle>) {
         }
     }
     (plan, lost)
+}
+
+/// Processes whose view of shared memory has come apart, and what each of them keeps for others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Torn {
+    /// Those that still map memory which its keeper has dropped, each with the keepers of such memory.
+    pub keepers: BTreeMap<Pid, BTreeSet<Pid>>,
+    /// Memory that nobody would have the bytes of if these processes dropped it without saving it.
+    pub heirs: BTreeMap<Pid, Vec<AllocationId>>,
+}
+
+/// Finds processes that still map memory which its keeper has dropped.
+pub fn torn(members: &[Member]) -> Torn {
+    let all = shared(members);
+    let mut torn = Torn::default();
+    for shared in all.values() {
+        for &mapped in &shared.live {
+            for &keeper in shared.saved.iter().filter(|keeper| **keeper != mapped) {
+                torn.keepers.entry(mapped).or_default().insert(keeper);
+            }
+        }
+    }
+    for (id, shared) in &all {
+        let all_are_torn = shared.live.iter().all(|pid| torn.keepers.contains_key(pid));
+        if shared.makers.is_empty() && shared.saved.is_empty() && all_are_torn {
+            let heir = shared.live.first();
+            heir.map(|heir| torn.heirs.entry(*heir).or_default().push(*id));
+        }
+    }
+    torn
 }
 
 /// Obstacles, one for each pair of processes.
@@ -210,8 +251,6 @@ impl Obstacles {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Contents;
-
     use super::super::made_up::{created, id, imported, member, pid};
     use super::*;
 
@@ -307,6 +346,30 @@ mod tests {
         let (plan, lost) = sources_now(&[other, heir]);
         assert_eq!(plan.sources, BTreeMap::from([(pid(2), vec![source(1, 3)])]));
         assert_eq!(lost, []);
+    }
+
+    #[test]
+    fn an_import_that_is_held_while_its_keeper_has_dropped_the_memory_is_torn() {
+        let mut maker = member(1, [created(1), created(2)]);
+        maker.inventory.allocations[0].contents = Contents::Host;
+        let importer = member(2, [imported(1, 1), imported(2, 1)]);
+        let found = torn(&[maker.clone(), importer.clone()]);
+        assert_eq!(found.keepers, BTreeMap::from([(pid(2), BTreeSet::from([pid(1)]))]));
+        maker.inventory.allocations[0].contents = Contents::Live;
+        assert_eq!(torn(&[maker, importer]), Torn::default());
+    }
+
+    #[test]
+    fn what_only_torn_processes_still_have_is_saved_by_one_of_them() {
+        let mut maker = member(1, [created(1)]);
+        maker.inventory.allocations[0].contents = Contents::Host;
+        let importer = member(2, [imported(1, 1), imported(9, 99)]);
+        let mut other = member(3, [imported(9, 99)]);
+        let found = torn(&[maker.clone(), importer.clone(), other.clone()]);
+        assert_eq!(found.heirs, BTreeMap::new(), "the third still has it");
+        other.inventory.allocations[0].contents = Contents::Elsewhere;
+        let found = torn(&[maker, importer, other]);
+        assert_eq!(found.heirs, BTreeMap::from([(pid(2), vec![id(9)])]));
     }
 
     #[test]

@@ -5,9 +5,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Signal};
 use tempfile::TempDir;
 
 /// A folder of built programs and libraries, removed on drop.
@@ -20,6 +22,7 @@ impl Lab {
         Self { folder: tempfile::Builder::new().prefix("road").tempdir().expect("a temporary folder") }
     }
 
+    /// A file of this name in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -107,19 +110,35 @@ impl Run {
         self
     }
 
+    /// Sets a variable.
     pub(crate) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.command.env(name, value.into());
         self
     }
 
+    /// Adds arguments.
     pub(crate) fn args(mut self, args: &[&str]) -> Self {
         self.command.args(args);
         self
     }
 
-    /// Runs it to its end, whatever that is.
-    pub(crate) fn output(mut self) -> Output {
-        self.command.output().unwrap_or_else(|error| panic!("{:?}: {error}", self.command))
+    /// Runs it to its end, whatever that is; a minute is the end of a run that hangs.
+    pub(crate) fn output(self) -> Output {
+        let mut command = self.command;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let pid = Pid::from_child(&child);
+        let process =
+            rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("a descriptor of the child");
+        let reader = std::thread::spawn(|| child.wait_with_output());
+        let mut poll = [PollFd::new(&process, PollFlags::IN)];
+        let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
+        let ended = rustix::event::poll(&mut poll, Some(&minute)).expect("poll");
+        if ended == 0 {
+            let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
+            panic!("{command:?} hangs");
+        }
+        reader.join().expect("the reader").unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
     /// Runs it, expects success and nothing on standard error, and gives what it said.

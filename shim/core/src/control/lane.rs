@@ -1,5 +1,6 @@
 //! A queue with one thread behind it.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,6 +15,17 @@ pub(super) struct Job {
     pub(super) request: Request,
     /// How often the phase had changed when the request was handed over.
     pub(super) seen: u32,
+}
+
+/// What the thread behind a queue is to do.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// Carry this out.
+    Job(Job),
+    /// Nothing came for as long as it was willing to wait.
+    Rested,
+    /// End.
+    Closed,
 }
 
 #[derive(Debug, Default)]
@@ -41,17 +53,27 @@ impl Lane {
         self.changed.notify_all();
     }
 
-    /// The next request; waits for one. `None` once the queue is closed.
-    pub(super) fn next(&self) -> Option<Job> {
+    /// What to do next; waits for a request, but not longer than `rest`.
+    pub(super) fn next(&self, rest: Option<Duration>) -> Next {
         let mut jobs = self.lock();
         loop {
             if jobs.closed {
-                return None;
+                return Next::Closed;
             }
             if let Some(job) = jobs.waiting.pop_front() {
-                return Some(job);
+                return Next::Job(job);
             }
-            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs = match rest {
+                None => self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner),
+                Some(rest) => {
+                    let (jobs, timeout) =
+                        self.changed.wait_timeout(jobs, rest).unwrap_or_else(PoisonError::into_inner);
+                    if timeout.timed_out() && jobs.waiting.is_empty() && !jobs.closed {
+                        return Next::Rested;
+                    }
+                    jobs
+                }
+            };
         }
     }
 

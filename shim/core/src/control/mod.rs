@@ -48,6 +48,10 @@ pub trait Operations: Sync {
     /// across a driver call. `NotNow` parks the request until the phase changes.
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure>;
 
+    /// Looks after what nobody asks about. Runs on the worker thread while it has nothing to do and the process
+    /// runs. Whether to be called again soon.
+    fn tend(&self) -> bool;
+
     /// Whether a panic was caught earlier. Verbs that change something are refused then.
     fn poisoned(&self) -> bool;
 

@@ -3,12 +3,13 @@
 use core::time::Duration;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use protocol::{ExportReply, Failure, Reply, Request, VerbKind, socket_names};
+use protocol::{Cause, ExportReply, ExportRequest, Failure, Phase, Reply, Request, VerbKind, socket_names};
 
 use super::descriptors::{Descriptors, Held};
-use super::lane::{Job, Lane};
+use super::lane::{Job, Lane, Next};
 use super::reactor::Reactor;
 use super::{Operations, Phases, carry, socket, thread};
 
@@ -38,6 +39,10 @@ impl Limits {
     };
 }
 
+/// How often an idle worker looks whether anything is to be looked after, and how soon it looks again if there was.
+const TEND: Duration = Duration::from_secs(5);
+const TEND_AGAIN: Duration = Duration::from_secs(1);
+
 const CONTROL_STACK: usize = 256 << 10;
 /// The verbs run here, and the driver below them.
 const WORKER_STACK: usize = 1 << 20;
@@ -57,7 +62,7 @@ pub(super) enum Outcome {
     /// A failure.
     Failed(Failure),
     /// A peer's request that cannot be answered in the phase that was found after that many changes.
-    NotNow(protocol::ExportRequest, Failure, u32),
+    NotNow(ExportRequest, Failure, u32),
 }
 
 /// A server. It lives as long as its process, or until the process forks and the child forgets it.
@@ -101,8 +106,8 @@ impl Server {
             exports: Lane::default(),
             finished: Mutex::new(Vec::new()),
         }));
-        let started = thread::spawn(c"nvsnap-work", WORKER_STACK, || server.work(&server.changes))
-            .and_then(|()| thread::spawn(c"nvsnap-peer", PEER_STACK, || server.work(&server.exports)))
+        let started = thread::spawn(c"nvsnap-work", WORKER_STACK, || server.work())
+            .and_then(|()| thread::spawn(c"nvsnap-peer", PEER_STACK, || server.hand_out()))
             .and_then(|()| {
                 let reactor = Reactor::new(server, listener, bell);
                 thread::spawn(c"nvsnap-ctl", CONTROL_STACK, || reactor.run())
@@ -115,23 +120,47 @@ impl Server {
         Ok(name)
     }
 
-    /// The thread behind a lane.
-    fn work(&self, lane: &Lane) {
-        while let Some(job) = lane.next() {
-            let (connection, verb) = (job.connection, job.request.verb());
-            let outcome = self.carry_out(job);
-            self.lock_finished().push(Finished { connection, verb, outcome });
-            self.phases.wake.ring();
+    /// The worker thread: verbs that change something, and between them what has to be looked after.
+    fn work(&self) {
+        let mut rest = TEND;
+        loop {
+            match self.changes.next(Some(rest)) {
+                Next::Job(job) => self.run(job),
+                Next::Rested if self.phases.get() == Phase::Running => {
+                    // A panic in it poisons the process, and is the last it did.
+                    let again = catch_unwind(AssertUnwindSafe(|| self.operations.tend()));
+                    rest = if again.unwrap_or_else(|_| self.poison()) { TEND_AGAIN } else { TEND };
+                }
+                Next::Rested => {}
+                Next::Closed => return,
+            }
         }
+    }
+
+    fn poison(&self) -> bool {
+        self.operations.poison();
+        false
+    }
+
+    /// The peer thread.
+    fn hand_out(&self) {
+        while let Next::Job(job) = self.exports.next(None) {
+            self.run(job);
+        }
+    }
+
+    fn run(&self, job: Job) {
+        let (connection, verb) = (job.connection, job.request.verb());
+        let outcome = self.carry_out(job);
+        self.lock_finished().push(Finished { connection, verb, outcome });
+        self.phases.wake.ring();
     }
 
     fn carry_out(&self, job: Job) -> Outcome {
         match job.request {
             Request::Export(request) => match carry::export(self.operations, self.phases, request) {
                 Ok((reply, descriptor)) => self.handed_out(reply, descriptor),
-                Err(failure) if failure.cause == protocol::Cause::NotNow => {
-                    Outcome::NotNow(request, failure, job.seen)
-                }
+                Err(failure) if failure.cause == Cause::NotNow => Outcome::NotNow(request, failure, job.seen),
                 Err(failure) => Outcome::Failed(failure),
             },
             request => match carry::change(self.operations, self.phases, request) {
@@ -145,7 +174,7 @@ impl Server {
         match self.descriptors.hold(descriptor) {
             Ok(held) => Outcome::Answer(Reply::Export(reply), Some(held)),
             Err(error) => Outcome::Failed(Failure {
-                cause: protocol::Cause::System(error.raw_os_error().unwrap_or(0)),
+                cause: Cause::System(error.raw_os_error().unwrap_or(0)),
                 message: format!("process {}: no descriptor to hand out: {error}", std::process::id()),
                 phase: self.phases.get(),
             }),

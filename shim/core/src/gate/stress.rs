@@ -5,9 +5,10 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use core::time::Duration;
+use std::io::Write as _;
 use std::sync::mpsc;
 use std::time::Instant;
-use std::{io, mem, thread};
+use std::{io, mem, process, thread};
 
 use super::algorithm::Gate;
 use super::linux::Linux;
@@ -21,11 +22,20 @@ const QUERY: CallId = CallId::cuEventQuery;
 
 type Small<const OWN: usize, const SEATS: usize> = Gate<Linux, OWN, 2, SEATS>;
 
-/// Looks until `met`, for ten seconds at most.
+/// Looks until `met`, for ten seconds at most. Then the whole test ends: threads that wait for good cannot be
+/// joined.
+#[allow(clippy::disallowed_methods, reason = "the process is the tests' own")]
 fn until(what: &str, met: impl Fn() -> bool) {
     let begun = Instant::now();
     while !met() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{what} did not come about");
+        if begun.elapsed() > Duration::from_secs(10) {
+            let _ = writeln!(
+                io::stderr(),
+                "{}: {what} did not come about",
+                thread::current().name().unwrap_or("?")
+            );
+            process::abort();
+        }
         thread::yield_now();
     }
 }
@@ -245,6 +255,7 @@ fn a_call_from_within_a_call_goes_through() {
             has_entered.recv().unwrap();
             gate.close(ALL_HELD).unwrap();
             closed.send(()).unwrap();
+            until("the end of both calls", || caller.is_finished());
             caller.join().unwrap();
             assert_eq!(gate.inside(), super::Inside::default());
             gate.open(ALL_HELD);
@@ -285,16 +296,34 @@ fn a_launch_into_a_stream_that_records_passes_until_answers_are_held() {
 
 #[test]
 fn waiting_leaves_errno_alone() {
+    extern "C" fn count(_: libc::c_int) {
+        SIGNALS.fetch_add(1, SeqCst);
+    }
+    static SIGNALS: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: all zeros is a valid value.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // No SA_RESTART: the wait is interrupted, and says so in errno.
+    action.sa_sigaction = count as *const () as usize;
+    // SAFETY: the handler only adds to an atomic.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) }, 0);
     let gate = Small::<8, 8>::new();
     gate.close(LAUNCHES_HELD).unwrap();
     thread::scope(|scope| {
         let caller = scope.spawn(|| {
+            // SAFETY: takes nothing.
+            let errno = unsafe { libc::__errno_location() };
             // SAFETY: the thread's own errno.
-            unsafe { *libc::__errno_location() = 77 };
+            unsafe { errno.write(77) };
             drop(gate.enter(LAUNCH, || false));
             io::Error::last_os_error().raw_os_error()
         });
         until("a waiting thread", || !waiting(&gate).is_empty());
+        let (process, thread) = (process::id(), waiting(&gate)[0].0);
+        until("some signals", || {
+            // SAFETY: a thread of this process; the signal has a handler.
+            unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR2) };
+            SIGNALS.load(SeqCst) > 20
+        });
         gate.open(ALL_HELD);
         assert_eq!(caller.join().unwrap(), Some(77));
     });
@@ -328,7 +357,7 @@ fn a_thread_that_died_inside_is_not_waited_for() {
 #[test]
 fn a_forked_child_has_an_open_gate_and_can_close_it() {
     let gate = Small::<4, 4>::new();
-    // Registered, and with a count and a waiting thread that the child must not inherit.
+    // With a count and a waiting thread that the child must not inherit.
     gate.close(LAUNCHES_HELD).unwrap();
     thread::scope(|scope| {
         scope.spawn(|| drop(gate.enter(LAUNCH, || false)));
@@ -348,9 +377,9 @@ fn a_forked_child_has_an_open_gate_and_can_close_it() {
         }
         let mut status = 0;
         // SAFETY: `status` is writable.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        assert_eq!(status, 0, "the child found something else");
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         drop(outer);
         gate.open(ALL_HELD);
+        assert_eq!((waited, status), (child, 0), "the child found something else");
     });
 }

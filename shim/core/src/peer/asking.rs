@@ -36,7 +36,7 @@ struct Asked {
 /// What one socket has come to.
 enum State {
     Pending,
-    NotNow(Failure),
+    NotNow,
     Success(OwnedFd),
     Failed(PeerError),
 }
@@ -60,14 +60,9 @@ pub(super) fn ask(
             match one.advance(now) {
                 State::Pending => index += 1,
                 State::Success(descriptor) => return Ok((one.pid, descriptor)),
-                State::NotNow(failure) if now < deadline => {
-                    last = PeerError::Failed { pid: one.pid, failure };
+                State::NotNow => {
                     one.ask_again(&request, now)?;
                     index += 1;
-                }
-                State::NotNow(failure) => {
-                    last = PeerError::Failed { pid: one.pid, failure };
-                    asked.swap_remove(index);
                 }
                 State::Failed(error) => {
                     let answered = matches!(error, PeerError::Failed { .. });
@@ -81,10 +76,7 @@ pub(super) fn ask(
         }
         let Some(first) = asked.first() else { break };
         if now >= deadline {
-            return Err(match last {
-                refusal @ PeerError::Failed { .. } if settle == Settle::AnyAnswer => refusal,
-                _ => PeerError::TimedOut { pid: first.pid },
-            });
+            return Err(PeerError::TimedOut { pid: first.pid });
         }
         wait(&asked, now, deadline);
     }
@@ -182,7 +174,7 @@ impl Asked {
         match (answer, self.descriptor.take()) {
             (Ok(()), Some(descriptor)) => State::Success(descriptor),
             (Ok(()), None) => State::Failed(PeerError::NoDescriptor { pid }),
-            (Err(failure), _) if failure.cause == Cause::NotNow => State::NotNow(failure),
+            (Err(failure), _) if failure.cause == Cause::NotNow => State::NotNow,
             (Err(failure), _) => State::Failed(PeerError::Failed { pid, failure }),
         }
     }

@@ -41,7 +41,7 @@ pub enum PeerError {
         /// Why.
         failure: Failure,
     },
-    /// It did not answer in time.
+    /// It did not answer in time, or not with more than "not now".
     TimedOut {
         /// Who.
         pid: i32,
@@ -85,7 +85,7 @@ impl core::fmt::Display for PeerError {
                 write!(f, "process {pid} runs as user {uid}, which is neither root nor this process's user")
             }
             Self::Failed { failure, .. } => failure.fmt(f),
-            Self::TimedOut { pid } => write!(f, "process {pid} did not answer in time"),
+            Self::TimedOut { pid } => write!(f, "process {pid} has not handed it out in time"),
             Self::Closed { pid } => write!(f, "process {pid} closed the connection without an answer"),
             Self::Garbled { pid, .. } => write!(f, "the answer of process {pid} cannot be understood"),
             Self::NoDescriptor { pid } => write!(

@@ -105,6 +105,10 @@ impl Operations for Script {
         Ok((ExportReply { size: 16 }, reader.into()))
     }
 
+    fn tend(&self) -> bool {
+        false
+    }
+
     fn poisoned(&self) -> bool {
         self.poisoned.load(Ordering::SeqCst)
     }

@@ -1,0 +1,5 @@
+/* Does nothing, well. */
+int main(void)
+{
+    return 0;
+}

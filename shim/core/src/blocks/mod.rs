@@ -23,6 +23,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{Context, Device};
+use protocol::AllocationId;
 
 pub use slab::{SLAB, SMALL};
 
@@ -108,6 +109,8 @@ pub struct Blocks {
 #[derive(Debug)]
 struct State {
     spans: BTreeMap<u64, Entry>,
+    /// Spans of opened memory by the allocation they show.
+    opened: BTreeMap<AllocationId, u64>,
     /// Slabs by context, and by what they have room for.
     room: BTreeMap<usize, BTreeSet<(u32, u64)>>,
     next_id: u64,
@@ -124,10 +127,11 @@ struct Entry {
 enum Holds {
     /// `None` while its block is on its way out.
     Large(Option<Small>),
-    Slab(Slab),
+    Slab(Box<Slab>),
+    /// By offset: a peer's slab may hold several blocks that were opened.
     Opened {
-        block: Small,
-        count: u64,
+        allocation: AllocationId,
+        blocks: BTreeMap<u64, (Small, u64)>,
     },
 }
 
@@ -142,7 +146,14 @@ struct Small {
 impl Blocks {
     /// No blocks.
     pub const fn new() -> Self {
-        Self { state: Mutex::new(State { spans: BTreeMap::new(), room: BTreeMap::new(), next_id: 1 << 32 }) }
+        Self {
+            state: Mutex::new(State {
+                spans: BTreeMap::new(),
+                opened: BTreeMap::new(),
+                room: BTreeMap::new(),
+                next_id: 1 << 32,
+            }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -162,39 +173,51 @@ impl Blocks {
         let mut state = self.lock();
         let slab = Slab::new();
         state.offer(owner, slab.largest(), span.base);
-        state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Slab(slab) });
+        state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Slab(Box::new(slab)) });
     }
 
-    /// Records memory of a peer that was opened for the first time.
-    pub fn add_opened(&self, span: Span, size: u64, owner: Owner) {
+    /// Records where memory of a peer is mapped; blocks in it are opened by [`open`](Self::open). False where the
+    /// allocation is mapped already.
+    pub fn add_opened(&self, span: Span, allocation: AllocationId, owner: Owner) -> bool {
         let mut state = self.lock();
-        let block = state.block(size);
-        state
-            .spans
-            .insert(span.base, Entry { len: span.len, owner, holds: Holds::Opened { block, count: 1 } });
-    }
-
-    /// Counts another opening of the memory at `base`. False where it is gone.
-    pub fn open_again(&self, base: u64) -> bool {
-        match self.lock().spans.get_mut(&base) {
-            Some(Entry { holds: Holds::Opened { count, .. }, .. }) => {
-                *count += 1;
-                true
-            }
-            _ => false,
+        if state.opened.contains_key(&allocation) {
+            return false;
         }
+        state.opened.insert(allocation, span.base);
+        let holds = Holds::Opened { allocation, blocks: BTreeMap::new() };
+        state.spans.insert(span.base, Entry { len: span.len, owner, holds });
+        true
     }
 
-    /// Takes one opening of the memory at `base` away. `None` where nothing was opened there.
-    pub fn close(&self, base: u64) -> Option<Closed> {
+    /// Counts an opening of the block of `size` bytes at `offset` of a peer's allocation. Its address, or `None` where the
+    /// allocation is not mapped.
+    pub fn open(&self, allocation: AllocationId, offset: u64, size: u64) -> Option<u64> {
         let mut state = self.lock();
-        let entry = state.spans.get_mut(&base)?;
-        let Holds::Opened { count, .. } = &mut entry.holds else { return None };
+        let base = *state.opened.get(&allocation)?;
+        let new = state.block(size);
+        match &mut state.spans.get_mut(&base)?.holds {
+            Holds::Opened { blocks, .. } => blocks.entry(offset).or_insert((new, 0)).1 += 1,
+            _ => return None,
+        }
+        Some(base + offset)
+    }
+
+    /// Takes one opening of the block at `address` away. `None` where nothing was opened there.
+    pub fn close(&self, address: u64) -> Option<Closed> {
+        let mut state = self.lock();
+        let (base, entry) = state.spans.range_mut(..=address).next_back()?;
+        let (base, len) = (*base, entry.len);
+        let Holds::Opened { allocation, blocks } = &mut entry.holds else { return None };
+        let (_, count) = blocks.get_mut(&(address - base))?;
         *count -= 1;
-        if *count > 0 {
+        if *count == 0 {
+            blocks.remove(&(address - base));
+        }
+        if !blocks.is_empty() {
             return Some(Closed::Counted);
         }
-        let len = entry.len;
+        let allocation = *allocation;
+        state.opened.remove(&allocation);
         state.spans.remove(&base);
         Some(Closed::Last(Span { base, len }))
     }
@@ -241,7 +264,9 @@ impl Blocks {
         let Some(entry) = state.spans.get_mut(&block.span.base) else { return false };
         let small = match &mut entry.holds {
             Holds::Large(small) => small.as_mut(),
-            Holds::Opened { block, .. } => Some(block),
+            Holds::Opened { blocks, .. } => {
+                blocks.get_mut(&(block.base - block.span.base)).map(|(small, _)| small)
+            }
             Holds::Slab(slab) => slab.block_mut(block.base - block.span.base),
         };
         small.is_some_and(|small| {
@@ -393,7 +418,10 @@ impl State {
         let (base, small, opened) = match &entry.holds {
             Holds::Large(Some(small)) => (span.base, *small, false),
             Holds::Large(None) => return Found::Gap,
-            Holds::Opened { block, .. } => (span.base, *block, true),
+            Holds::Opened { blocks, .. } => match blocks.range(..=address - base).next_back() {
+                Some((offset, (small, _))) => (span.base + offset, *small, true),
+                None => return Found::Gap,
+            },
             Holds::Slab(slab) => match slab.block_at(address - base) {
                 Some((offset, small)) => (span.base + offset, small, false),
                 None => return Found::Gap,

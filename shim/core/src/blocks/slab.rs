@@ -16,7 +16,8 @@ pub const SMALL: u64 = SLAB / 2;
 const UNIT: u64 = 512;
 
 /// Units of a slab.
-pub(super) const UNITS: u32 = (SLAB / UNIT) as u32;
+pub(super) const UNITS: u32 = 4096;
+const _: () = assert!(UNITS as u64 * UNIT == SLAB);
 
 /// How many slabs are asked for room. The sub-allocator rounds what it looks for up, so a slab whose largest gap is
 /// just large enough may still refuse.

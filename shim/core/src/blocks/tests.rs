@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use protocol::AllocationId;
 
 use super::*;
 
@@ -80,15 +81,23 @@ fn one_empty_slab_is_kept_and_a_second_one_goes() {
 }
 
 #[test]
-fn opened_memory_counts_and_cannot_be_freed() {
+fn opened_memory_counts_per_block_and_cannot_be_freed() {
     let blocks = Blocks::new();
-    blocks.add_opened(Span { base: SLAB, len: SLAB }, 100, owner(1));
-    assert!(blocks.open_again(SLAB) && !blocks.open_again(2 * SLAB));
+    let peers = AllocationId([7; 16]);
+    assert_eq!(blocks.open(peers, 0, 100), None);
+    assert!(blocks.add_opened(Span { base: SLAB, len: SLAB }, peers, owner(1)));
+    assert!(!blocks.add_opened(Span { base: 2 * SLAB, len: SLAB }, peers, owner(1)));
+    assert_eq!(blocks.open(peers, 0, 100), Some(SLAB));
+    assert_eq!(blocks.open(peers, 512, 100), Some(SLAB + 512));
+    assert_eq!(blocks.open(peers, 512, 100), Some(SLAB + 512));
+    assert!(block(&blocks, SLAB + 600).opened);
     assert!(blocks.take(SLAB).is_none());
     assert!(blocks.close(SLAB + 1).is_none());
+    assert!(matches!(blocks.close(SLAB + 512), Some(Closed::Counted)));
     assert!(matches!(blocks.close(SLAB), Some(Closed::Counted)));
-    assert!(matches!(blocks.close(SLAB), Some(Closed::Last(Span { base: SLAB, len: SLAB }))));
     assert!(blocks.close(SLAB).is_none());
+    assert!(matches!(blocks.close(SLAB + 512), Some(Closed::Last(Span { base: SLAB, len: SLAB }))));
+    assert_eq!(blocks.open(peers, 0, 100), None);
 }
 
 #[test]

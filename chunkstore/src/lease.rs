@@ -152,6 +152,11 @@ fn no_locks(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| missing.contains(&errno))
 }
 
+fn must_not_write(error: &io::Error) -> bool {
+    let refusals = [Errno::ROFS, Errno::ACCESS, Errno::PERM];
+    Errno::from_io_error(error).is_some_and(|errno| refusals.contains(&errno))
+}
+
 /// Names the running kernel. Zeros, which are no kernel's, where the system does not say.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -210,7 +215,13 @@ impl Reading<'_> {
     }
 
     fn lease(&self, id: Random, path: PathBuf, into: &mut Leases) -> Result<(), CollectError> {
-        let file = match self.layer.open(&path, Open { access: Access::Update, direct: false }) {
+        let open = |access| self.layer.open(&path, Open { access, direct: false });
+        let opened = match open(Access::Update) {
+            // Who may only look cannot write. Most file systems lock for readers too.
+            Err(error) if must_not_write(&error) => open(Access::Read),
+            opened => opened,
+        };
+        let file = match opened {
             // Given up since the directory was listed, so that its list, if any, is in place.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file.about("open the lease", &path)?,

@@ -12,7 +12,7 @@
 //! * A list in place is complete, and every chunk that it names is there (module [`writer`]), as long as collectors
 //!   are given the directories of all lists (module [`lease`]).
 //!
-//! Nothing here starts a thread, sets a signal handler or touches `errno`, but for [`Threads`].
+//! Nothing here starts a thread, but for [`Threads`]; nothing sets a signal handler or changes the process.
 
 pub mod buffer;
 pub mod checkpoint;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 use crate::checkpoint::read_lists_on;
 use crate::digest::Chunk;
@@ -9,6 +10,7 @@ use crate::each::{Meter, Report, each};
 use crate::error::{PrefetchError, ReadListError};
 use crate::executor::Executor;
 use crate::sources::{Sources, Verify};
+use crate::stats::add;
 use crate::store::Store;
 use crate::writer::Put;
 
@@ -51,29 +53,33 @@ pub fn cache_prefetch(
     let writer = cache.writer(verify_existing)?;
     let bytes = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();
     let meter = Meter::new(report, chunks.len() as u64, bytes);
-    let before = cache.stats();
+    let (existing_chunks, existing_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+    let existed = |len: u64| {
+        add(&existing_chunks, 1);
+        add(&existing_bytes, len);
+        meter.done(len, 0);
+    };
     let no_resource = |what, source| PrefetchError::Resource { what, source };
     let there = writer.claim_all(&chunks)?;
     let items: Vec<_> = chunks.iter().zip(there).collect();
     each(executor, threads, &items, &no_resource, &|(chunk, there), buffer| {
         let len = u64::from(chunk.len);
         if *there {
-            meter.done(len, 0);
+            existed(len);
             return Ok(());
         }
         source.fetch(chunk, buffer, Verify::Here)?;
         let whole = buffer.split_at(usize::try_from(chunk.len).unwrap_or(0)).0;
-        let put = writer.put_hashed(chunk.digest, whole)?;
-        meter.done(len, if matches!(put, Put::Existing(_)) { 0 } else { len });
+        match writer.put_hashed(chunk.digest, whole)? {
+            Put::Existing(_) => existed(len),
+            _ => meter.done(len, len),
+        }
         Ok(())
     })?;
-    let written = cache.stats().written_chunks - before.written_chunks;
-    let written_bytes = cache.stats().written_bytes - before.written_bytes;
-    let chunks = chunks.len() as u64;
     Ok(Prefetched {
-        chunks,
+        chunks: chunks.len() as u64,
         bytes,
-        existing_chunks: chunks.saturating_sub(written),
-        existing_bytes: bytes.saturating_sub(written_bytes),
+        existing_chunks: existing_chunks.into_inner(),
+        existing_bytes: existing_bytes.into_inner(),
     })
 }

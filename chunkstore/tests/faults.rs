@@ -229,7 +229,8 @@ fn a_read_only_store_can_be_loaded_from_and_written_to_not_at_all() {
     let writer = Store::create(&root, Kind::Store).unwrap().writer(false).unwrap();
     let chunk = writer.put(&content(1, 9000)[..9000]).unwrap().chunk().unwrap();
     writer.commit(&ckpt, 1, &list_of(&[chunk])).unwrap();
-    drop(writer);
+    // Another machine, say, is at work in it: its lease is there.
+    let _at_work = writer;
     let store = Store::create_on(Arc::new(Wall::new(System, ReadOnly)), &root, Kind::Store).unwrap();
     let mut sources = Sources::new(None, Some(store.clone()));
     assert_eq!(sources.hold(&[chunk]).len(), 1);

@@ -142,12 +142,16 @@ fn a_wrong_byte_is_found_named_and_the_other_place_is_asked() {
     let bytes = &bytes[..100_000];
     let chunk = chunk_of(bytes);
     type Damage = (&'static str, fn(&Path));
-    let damage: [Damage; 4] = [
+    let damage: [Damage; 5] = [
         ("is damaged", flip_a_bit),
         ("has 99999 bytes", |path| {
             std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(99_999).unwrap();
         }),
         ("is damaged", |path| std::fs::write(path, &content(4, 100_000)[..100_000]).unwrap()),
+        ("has 100001 bytes", |path| {
+            let mut file = std::fs::OpenOptions::new().append(true).open(path).unwrap();
+            std::io::Write::write_all(&mut file, b"!").unwrap();
+        }),
         ("is missing", |path| std::fs::remove_file(path).unwrap()),
     ];
     for (number, (what, damage)) in damage.into_iter().enumerate() {

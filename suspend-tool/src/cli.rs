@@ -242,6 +242,28 @@ impl Verb {
         }
     }
 
+    /// Whether it does something to processes.
+    pub const fn changes(&self) -> bool {
+        match self {
+            Self::Suspend { .. }
+            | Self::Resume { .. }
+            | Self::Quiesce { .. }
+            | Self::Release { .. }
+            | Self::Checkpoint { .. }
+            | Self::Restore { .. }
+            | Self::Load { .. }
+            | Self::Remap { .. }
+            | Self::Reopen { .. } => true,
+            Self::Check { .. }
+            | Self::Status { .. }
+            | Self::List { .. }
+            | Self::Gpus { .. }
+            | Self::Run { .. }
+            | Self::Completions { .. }
+            | Self::Man => false,
+        }
+    }
+
     fn output(&mut self) -> Option<&mut OutputArgs> {
         match self {
             Self::Check { output, .. }

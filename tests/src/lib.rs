@@ -8,6 +8,7 @@ mod calls;
 pub mod demo;
 pub mod driver;
 mod endure;
+mod failure;
 mod machine;
 pub mod native;
 mod process;

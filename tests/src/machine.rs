@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use crate::artifacts::Artifacts;
 use crate::calls::{Call, read_calls};
+use crate::failure::{fail, is_failing};
 use crate::target::Start;
 use crate::tool::{Outcome, Tool};
 use crate::usage::Usage;
@@ -153,7 +154,7 @@ impl Machine {
                 return Ok(status);
             }
             if Instant::now() > deadline {
-                bail!("process {pid} does not come to be as wanted: {status}");
+                fail!("process {pid} does not come to be as wanted: {status}");
             }
         }
     }
@@ -184,7 +185,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if is_failing() {
             return;
         }
         if let Ok(violations) = self.take_violations() {

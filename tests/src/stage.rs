@@ -6,8 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use crate::failure::fail;
 use crate::machine::{Driver, Machine};
 use crate::target::{Pending, Target};
 
@@ -118,7 +119,7 @@ impl Actor {
         let answer = self.target.ask(line)?;
         self.record.borrow_mut().push(format!("{}: {line} -> {answer}", self.target.name()));
         if answer.starts_with("usage") {
-            bail!("{}: `{line}` answered `{answer}`", self.target.name());
+            fail!("{}: `{line}` answered `{answer}`", self.target.name());
         }
         Ok(answer)
     }
@@ -128,7 +129,7 @@ impl Actor {
         let answer = self.ask(line)?;
         match answer.strip_prefix("ok") {
             Some(rest) => Ok(rest.trim().to_owned()),
-            None => bail!("{}: `{line}` answered `{answer}`", self.target.name()),
+            None => fail!("{}: `{line}` answered `{answer}`", self.target.name()),
         }
     }
 
@@ -138,7 +139,7 @@ impl Actor {
         if answer == expected {
             return Ok(());
         }
-        bail!("{}: `{line}` answered `{answer}`, not `{expected}`", self.target.name())
+        fail!("{}: `{line}` answered `{answer}`, not `{expected}`", self.target.name())
     }
 
     /// Gives a command that the driver must refuse, with this number.
@@ -147,7 +148,7 @@ impl Actor {
         if answer.split_whitespace().take(2).eq(["error", &number.to_string()]) {
             return Ok(());
         }
-        bail!("{}: `{line}` answered `{answer}`, not error {number}", self.target.name())
+        fail!("{}: `{line}` answered `{answer}`, not error {number}", self.target.name())
     }
 
     /// Gives a command whose answer comes later, and is not recorded.

@@ -8,9 +8,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::failure::fail;
 use crate::machine::Machine;
 use crate::process::Snapshot;
 
@@ -55,8 +56,10 @@ impl Target {
     pub fn ask(&self, line: &str) -> Result<String> {
         let mut talk = self.lock()?;
         self.send(&mut talk, line)?;
-        self.receive(&mut talk, PATIENCE)?
-            .with_context(|| format!("{}: no answer to `{line}`\n{}", self.name, self.state()))
+        match self.receive(&mut talk, PATIENCE)? {
+            Some(answer) => Ok(answer),
+            None => fail!("{}: no answer to `{line}`\n{}", self.name, self.state()),
+        }
     }
 
     /// Gives a command that must succeed; what stands behind the `ok` comes back.
@@ -64,7 +67,7 @@ impl Target {
         let answer = self.ask(line)?;
         match answer.strip_prefix("ok") {
             Some(rest) => Ok(rest.trim().to_owned()),
-            None => bail!("{}: `{line}` answered `{answer}`", self.name),
+            None => fail!("{}: `{line}` answered `{answer}`", self.name),
         }
     }
 
@@ -74,7 +77,7 @@ impl Target {
         if answer.split_whitespace().take(2).eq(["error", &number.to_string()]) {
             return Ok(());
         }
-        bail!("{}: `{line}` answered `{answer}`, not error {number}", self.name)
+        fail!("{}: `{line}` answered `{answer}`, not error {number}", self.name)
     }
 
     /// Gives a command whose answer comes later.
@@ -108,7 +111,7 @@ impl Target {
             rustix::process::PidfdFlags::empty(),
         )?;
         if !readable(&fd, Instant::now() + PATIENCE)? {
-            bail!("{} does not end\n{}", self.name, self.state());
+            fail!("{} does not end\n{}", self.name, self.state());
         }
         Ok(self.child.lock().map_err(|_| anyhow::anyhow!("a test panicked"))?.wait()?)
     }
@@ -145,7 +148,7 @@ impl Target {
             }
             let mut part = [0; 4096];
             match talk.answers.read(&mut part) {
-                Ok(0) => bail!("{} closed its pipe\n{}", self.name, self.state()),
+                Ok(0) => fail!("{} closed its pipe\n{}", self.name, self.state()),
                 Ok(count) => talk.read.extend(part.iter().take(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),

@@ -2,8 +2,9 @@
 
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use crate::failure::fail;
 use crate::machine::Machine;
 
 /// A run of the command that is about to be made.
@@ -101,7 +102,7 @@ impl Outcome {
         if self.code == code {
             return Ok(self);
         }
-        bail!("the command ended with {}, not {code}\n{}{}", self.code, self.output, self.errors)
+        fail!("the command ended with {}, not {code}\n{}{}", self.code, self.output, self.errors)
     }
 
     /// Output and complaints together.

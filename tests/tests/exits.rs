@@ -1,6 +1,6 @@
 //! Calls that come when the program is on its way out, and a program that starts again in place.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use integration::{Machine, Target};
 
 fn last_words(machine: &Machine, name: &str) -> Result<Vec<String>> {
@@ -16,7 +16,7 @@ fn goodbye(machine: &Machine, name: &str, preload: bool) -> Result<Vec<String>> 
         worker.ok(line)?;
     }
     let status = worker.end()?;
-    ensure!(status.success(), "{name} ended with {status}");
+    assert!(status.success(), "{name} ended with {status}");
     last_words(machine, name)
 }
 
@@ -42,7 +42,7 @@ fn a_program_that_execs_itself_is_suspended_like_any_other() -> Result<()> {
         cycle(&machine, &worker)?;
         // The answer to the first line after it comes from the new image.
         let pending = worker.begin("exec")?;
-        ensure!(worker.begin("echo here")?.answer()? == "ok here");
+        assert!(worker.begin("echo here")?.answer()? == "ok here");
         drop(pending);
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! What waits while the gates are closed, and what goes on.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use integration::{Machine, Target};
 
 struct Entry {
@@ -38,7 +38,7 @@ fn all_are_held_by(road: &str) -> Result<()> {
             held.push(entry.name);
         }
     }
-    ensure!(held.len() > 100, "only {} functions are there", held.len());
+    assert!(held.len() > 100, "only {} functions are there", held.len());
     let all_wait = |status: &serde_json::Value| status["waiting"] == held.len();
     if let Err(error) = machine.status_until(pid, all_wait) {
         let mut passed = Vec::new();
@@ -91,13 +91,13 @@ fn a_copy_that_running_work_waits_for_passes_while_launches_are_held() -> Result
     machine.status_until(worker.pid(), |status| status["waiting"] == 1)?;
     worker.ok("write x 0 01000000")?;
     quiesce.outcome()?.done()?;
-    ensure!(worker.ok("busy held")? == "yes", "a launch was not held");
+    assert!(worker.ok("busy held")? == "yes", "a launch was not held");
     machine.tool().verb("reopen", &[worker.pid()])?.done()?;
-    ensure!(worker.ask("wait held")? == "ok");
+    assert!(worker.ask("wait held")? == "ok");
     for line in ["sync", "read x 8 8"] {
         worker.ok(line)?;
     }
-    ensure!(worker.ok("read x 8 8")? == "0100000000000000", "the held launch ran more or less than once");
+    assert!(worker.ok("read x 8 8")? == "0100000000000000", "the held launch ran more or less than once");
     Ok(())
 }
 
@@ -118,16 +118,16 @@ fn buffers_freed_while_suspended_are_freed_once_and_not_made_again() -> Result<(
     }
     machine.resume(&[worker.pid()])?.done()?;
     for number in [0, 4, 8] {
-        ensure!(worker.ask(&format!("wait t{number}"))? == "ok", "b{number} could not be freed");
+        assert!(worker.ask(&format!("wait t{number}"))? == "ok", "b{number} could not be freed");
     }
     let after = machine.usage()?.device(0);
-    ensure!(
+    assert!(
         before - after == 3 * (4 << 20),
         "{before} bytes before, {after} after three of 4 MiB were freed"
     );
     for _ in 0..2 {
         for number in [1, 2, 3, 5, 6, 7] {
-            ensure!(
+            assert!(
                 Some(&worker.ok(&format!("sum b{number} 0 4M"))?) == sums.get(number),
                 "b{number} changed"
             );
@@ -153,7 +153,7 @@ fn questions_asked_while_suspended_are_answered_and_hurt_nobody() -> Result<()> 
     for (number, question) in questions.iter().enumerate() {
         worker.ask(&format!("wait q{number}"))?;
         let answer = worker.ask(&format!("wait q{number}"))?;
-        ensure!(answer.starts_with("ok"), "`{question}` answered `{answer}`");
+        assert!(answer.starts_with("ok"), "`{question}` answered `{answer}`");
     }
     worker.ok("sum x 0 2M")?;
     Ok(())

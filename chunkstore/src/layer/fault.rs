@@ -7,7 +7,7 @@
 //! | `call` | `open` `read` `write` `sync` `stat` `buffered` `lock` `rename` `link` `unlink` `mkdir` `syncdir` `list` `touch` `volume`, or `*` for any; `open.direct` `read.direct` `write.direct` are those with `O_DIRECT` only, and `rename.keep` those that must replace nothing |
 //! | `nth` | `3`: the third such call of the process; `3+`: that and all later ones; `*`: all |
 //! | `pid` | the process, or `*` for any |
-//! | `effect` | an error by its name (`ENOSPC`), which the call gives instead of being made; `short`: reads and writes do half of what they are asked; `kill`: the process gets `SIGKILL` before the call is made |
+//! | `effect` | an error by its name (`ENOSPC`), which the call gives instead of being made; `short`: reads and writes do half of what they are asked; `kill`: the process gets `SIGKILL` before the call is made (number 1 of a pid namespace survives that) |
 //!
 //! `write.direct:1:*=EINVAL;write:5+:*=ENOSPC` refuses the first direct write and finds the disk full from the
 //! fifth write on. The first fault that applies is the one that happens; every fault counts for itself.

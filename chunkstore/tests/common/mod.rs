@@ -8,6 +8,7 @@
     reason = "a test that panics has failed, as it should"
 )]
 
+pub mod children;
 pub mod memory;
 pub mod turns;
 pub mod walls;

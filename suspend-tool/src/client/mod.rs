@@ -6,6 +6,8 @@
 mod error;
 mod patience;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

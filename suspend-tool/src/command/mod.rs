@@ -61,8 +61,9 @@ fn man() -> Exit {
 /// The verbs that look at the machine.
 fn on_machine(verb: Verb, json: bool) -> Outcome {
     let name = verb.name();
-    // First of all: threads inherit what signals are blocked.
-    let interrupt = match Interrupt::take() {
+    // First of all: threads inherit what signals are blocked. What only looks may be ended at any moment.
+    let taken = if verb.changes() { Interrupt::take() } else { Ok(Interrupt::from_source(|| None)) };
+    let interrupt = match taken {
         Ok(interrupt) => Rc::new(interrupt),
         Err(error) => {
             return Outcome::new(name, Exit::Failed, format!("signals cannot be taken: {error}"));

@@ -44,11 +44,12 @@ impl Session {
         for participant in &self.participants {
             let pid = participant.target.pid;
             let phase = self.phase_of(*participant);
-            if phase.as_ref().is_err_and(Trouble::is_gone) {
+            let state = states.get(&pid);
+            let unknown_to_driver = matches!(state, Some(Err(trouble)) if trouble.is_gone());
+            if phase.as_ref().is_err_and(Trouble::is_gone) || !participant.shimmed && unknown_to_driver {
                 aftermath.ended.push(pid);
                 continue;
             }
-            let state = states.get(&pid);
             let runs = matches!(state, Some(Ok(ProcessState::RUNNING)))
                 && matches!(phase, Ok(None | Some(Phase::Running)));
             if runs {

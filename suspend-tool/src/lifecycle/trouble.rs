@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use cuda_sys::CuError;
+
 use crate::client::ShimError;
 use crate::driver::DriverError;
 use crate::interrupt::Signal;
@@ -27,6 +29,12 @@ pub enum Trouble {
         pid: Pid,
         /// Why.
         source: ProcError,
+    },
+    /// It is stopped, and so is the library in it.
+    #[error("process {pid} is stopped and cannot answer: continue it first (kill -CONT {pid})")]
+    Stopped {
+        /// The process.
+        pid: Pid,
     },
     /// A call has not come back.
     #[error("process {pid}: `{stage}` has not come back after {} s", .limit.as_secs())]
@@ -112,7 +120,14 @@ pub enum Trouble {
 impl Trouble {
     /// Whether the process is gone.
     pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Shim(error) if error.is_gone())
+        match self {
+            Self::Shim(error) => error.is_gone(),
+            // The driver's answers for a process that is not there, or is a zombie.
+            Self::Driver(DriverError::Checkpoint { error, .. }) => {
+                matches!(*error, CuError::OPERATING_SYSTEM | CuError::NOT_INITIALIZED)
+            }
+            _ => false,
+        }
     }
 }
 

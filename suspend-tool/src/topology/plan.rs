@@ -214,9 +214,12 @@ pub fn torn(members: &[Member]) -> Torn {
     }
     for (id, shared) in &all {
         let all_are_torn = shared.live.iter().all(|pid| torn.keepers.contains_key(pid));
-        if shared.makers.is_empty() && shared.saved.is_empty() && all_are_torn {
-            let heir = shared.live.first();
-            heir.map(|heir| torn.heirs.entry(*heir).or_default().push(*id));
+        if shared.makers.is_empty()
+            && shared.saved.is_empty()
+            && all_are_torn
+            && let Some(heir) = shared.live.first()
+        {
+            torn.heirs.entry(*heir).or_default().push(*id);
         }
     }
     torn

@@ -74,7 +74,9 @@ pub(crate) unsafe fn write_text(place: *mut c_char, length: usize, text: &str) -
     // SAFETY: `kept` bytes and the terminator fit, by the caller's promise.
     unsafe { place.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), kept) };
     // SAFETY: as above.
-    unsafe { place.add(kept).write(0) };
+    let end = unsafe { place.add(kept) };
+    // SAFETY: as above.
+    unsafe { end.write(0) };
     Ok(())
 }
 

@@ -4,15 +4,23 @@
 //! had a context, the child never can (DRIVER-FACTS, processes around the ones that compute).
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use cuda_sys::{CuError, CuResult};
 
+use crate::checkpoint::save::Saved;
+use crate::checkpoint::service;
 use crate::config::{MAX_DEVICES, config};
 use crate::context::Contexts;
 use crate::device;
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::slab::Slab;
+use crate::work::capture::Captures;
+use crate::work::event::Event;
+use crate::work::graph::Graphs;
+use crate::work::module::Modules;
+use crate::work::stream::Stream;
 use crate::{hold, trace};
 
 /// All that `cuInit` brings about.
@@ -21,6 +29,13 @@ pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) memory: Memory,
     pub(crate) contexts: Contexts,
+    pub(crate) streams: Slab<Stream>,
+    pub(crate) events: Slab<Event>,
+    pub(crate) captures: Captures,
+    pub(crate) graphs: Graphs,
+    pub(crate) modules: Modules,
+    pub(crate) saved: Saved,
+    next_stream: AtomicU64,
     /// Which of the process's drivers this is: thread-locals of a forked child may come from its parent's.
     pub(crate) generation: u32,
     /// The device of the machine behind each ordinal. A restore may change it.
@@ -64,11 +79,19 @@ pub(crate) fn start() -> CuResult {
         machine,
         memory,
         contexts: Contexts::new(),
+        streams: Slab::new(),
+        events: Slab::new(),
+        captures: Captures::default(),
+        graphs: Graphs::new(),
+        modules: Modules::new(),
+        saved: Saved::default(),
+        next_stream: AtomicU64::new(1),
         generation: GENERATION.fetch_add(1, Ordering::Relaxed) + 1,
         physical: std::array::from_fn(|ordinal| AtomicUsize::new(visible.get(ordinal).copied().unwrap_or(0))),
         ordinals: visible.len(),
     }));
     DRIVER.store(std::ptr::from_ref(driver).cast_mut(), Ordering::Release);
+    service::start(driver);
     Ok(())
 }
 
@@ -82,6 +105,11 @@ pub(crate) fn forked() {
 }
 
 impl Driver {
+    /// A number for a new stream.
+    pub(crate) fn new_stream_id(&self) -> u64 {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// How many devices the process sees.
     pub(crate) fn ordinals(&self) -> usize {
         self.ordinals

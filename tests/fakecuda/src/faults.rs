@@ -141,8 +141,9 @@ pub(crate) fn around_process(
                 std::thread::park();
             },
             Effect::Kill => {
+                let this = libc::pid_t::try_from(std::process::id()).unwrap_or(0);
                 // SAFETY: ends this process; that is what was ordered.
-                unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+                unsafe { libc::kill(this, libc::SIGKILL) };
             }
         }
     }

@@ -40,9 +40,7 @@ impl Drop for Inside {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
             slot.fetch_sub(1, Ordering::SeqCst);
-            if CLOSED.load(Ordering::SeqCst) != 0 {
-                changed();
-            }
+            changed();
         }
     }
 }
@@ -111,8 +109,11 @@ pub(crate) fn exempt_this_thread() {
     EXEMPT.with(|exempt| exempt.set(true));
 }
 
-/// Something that whoever waits for a drain looks at has changed.
+/// Something that whoever waits for a drain looks at has changed. Nobody waits unless calls are held.
 pub(crate) fn changed() {
+    if CLOSED.load(Ordering::SeqCst) == 0 {
+        return;
+    }
     DRAIN.fetch_add(1, Ordering::SeqCst);
     futex::wake_all(&DRAIN);
 }

@@ -3,7 +3,7 @@
 //! * [`exports`] and [`api`]: every function of `cuda.h`, and where its body is.
 //! * [`trace`], [`hold`], [`faults`]: what goes round each call.
 //! * [`machine`]: what the processes with one `FAKECUDA_DIR` share.
-//! * [`driver`], [`device`], [`context`], [`memory`]: the families.
+//! * [`driver`], [`device`], [`context`], [`memory`], [`work`], [`checkpoint`]: the families.
 //!
 //! What a quirk is for is said where it is implemented, by the row of DRIVER-FACTS it follows.
 //! The stand-in knows nothing of the libraries that may stand before it.
@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 mod api;
 mod args;
+mod checkpoint;
 mod config;
 mod context;
 mod device;
@@ -27,6 +28,7 @@ mod pass;
 mod ranges;
 mod slab;
 mod trace;
+mod work;
 
 /// Locks. A panic elsewhere ends the process at the boundary of the call, so a poisoned lock is never met.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -4,7 +4,7 @@
 //! number, or `usage` where the line makes no sense. Things have names that the lines choose: an allocation is a handle and,
 //! once mapped, an address of the same name. Numbers take `K`, `M` and `G`.
 //!
-//! Lines run on the main thread, or on one with a name: `on T LINE` waits for the answer, `start T LINE` does not and
+//! `each LINE; LINE; ...` is several lines at once, with as many answers. Lines run on the main thread, or on one with a name: `on T LINE` waits for the answer, `start T LINE` does not and
 //! `wait T` brings it; `busy T` says whether it is still to come. So a call that a gate holds is seen to be held.
 
 mod capture;
@@ -87,6 +87,10 @@ pub fn run() {
 impl Session {
     /// Does what a line says; the answer is one line.
     fn answer(self: &Arc<Self>, line: &str) -> String {
+        if let Some(lines) = line.strip_prefix("each ") {
+            let answers: Vec<String> = lines.split(';').map(|line| self.answer(line.trim())).collect();
+            return answers.join("; ");
+        }
         if let Some(answer) = threads::answer(self, line) {
             return answer;
         }

@@ -13,6 +13,7 @@ mod sharing;
 
 use anyhow::{Context, Result};
 
+use crate::failure::noted;
 use crate::machine::Driver;
 use crate::stage::Stage;
 
@@ -79,7 +80,7 @@ impl Scenario {
     /// Plays it once. What was said comes back.
     pub fn play(&self, driver: Driver, preload: bool) -> Result<Vec<String>> {
         let mut stage = Stage::new(driver, preload)?;
-        (self.play)(&mut stage).with_context(|| {
+        (self.play)(&mut stage).map_err(noted).with_context(|| {
             let side = if preload { "with" } else { "without" };
             format!("{} {side} the library", self.name)
         })?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use protocol::{
-    Cause, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
+    Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
     ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, StageRequest, StepRequest,
     VerbKind, verbs,
 };
@@ -15,7 +15,7 @@ const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_
 const CLOSE_LAUNCH: QuiesceRequest = QuiesceRequest { level: GateLevel::Launch, wait_ms: 0 };
 
 fn release() -> ReleaseRequest {
-    ReleaseRequest { heir_of: Vec::new(), limits: HostLimits::default() }
+    ReleaseRequest { extent: Extent::Drop, heir_of: Vec::new(), limits: HostLimits::default() }
 }
 
 fn remap() -> RemapRequest {

@@ -12,6 +12,7 @@ use crate::args;
 use crate::device::calls::ordinal;
 use crate::driver::driver;
 use crate::slab::address_of;
+use crate::work::capture;
 
 fn entry(context: &'static Ctx) -> (usize, u32) {
     (address_of(context), context.life.load(Ordering::Acquire))
@@ -21,7 +22,7 @@ pub(crate) unsafe fn cuCtxCreate_v2(pctx: *mut Context, flags: c_uint, dev: Devi
     let driver = driver()?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(pctx) }?;
-    let context = driver.contexts.create(ordinal(driver, dev)?, flags);
+    let context = driver.contexts.create(driver, ordinal(driver, dev)?, flags);
     Stack::with(driver, |stack| stack.push(entry(context)))?;
     place.write(context.handle());
     Ok(())
@@ -183,12 +184,19 @@ pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
     Ok(())
 }
 
+fn synchronize(context: &'static Ctx) -> CuResult {
+    context.check()?;
+    capture::unsafe_call(driver()?)?;
+    context.wait();
+    context.check()
+}
+
 pub(crate) unsafe fn cuCtxSynchronize() -> CuResult {
-    current().map(|_| ())
+    synchronize(current_unchecked()?)
 }
 
 pub(crate) unsafe fn cuCtxSynchronize_v2(ctx: Context) -> CuResult {
-    named(ctx).map(|_| ())
+    synchronize(named(ctx)?)
 }
 
 /// The other context, on another device than the current one.
@@ -222,7 +230,7 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRetain(pctx: *mut Context, dev: Device) -
     let driver = driver()?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(pctx) }?;
-    let context = driver.contexts.retain_primary(ordinal(driver, dev)?)?;
+    let context = driver.contexts.retain_primary(driver, ordinal(driver, dev)?)?;
     place.write(context.handle());
     Ok(())
 }

@@ -4,14 +4,17 @@
 //! stack, and calls then answer CONTEXT_IS_DESTROYED.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::ThreadId;
 
 use cuda_sys::{Context, CuError, CuResult, result};
 
 use crate::config::MAX_DEVICES;
 use crate::driver::{Driver, driver};
 use crate::slab::{Slab, address_of};
+use crate::work::stream::{Kind, Stream};
 
 pub(crate) mod calls;
 
@@ -28,6 +31,11 @@ pub(crate) struct Ctx {
     error: AtomicU32,
     /// Ordinals whose memory its kernels may access, as a bit set.
     peers: AtomicU32,
+    /// All its streams, the default ones included.
+    streams: Mutex<Vec<&'static Stream>>,
+    legacy: AtomicPtr<Stream>,
+    /// The default stream of each thread that has used it.
+    per_thread: Mutex<HashMap<ThreadId, &'static Stream>>,
 }
 
 /// The primary context of a device.
@@ -122,31 +130,34 @@ impl Contexts {
         self.all.live().into_iter().filter(|context| context.is_alive()).collect()
     }
 
-    fn begin(&self, context: &'static Ctx, ordinal: usize, primary: bool, flags: u32) {
+    fn begin(&self, driver: &Driver, context: &'static Ctx, ordinal: usize, primary: bool, flags: u32) {
         context.ordinal.store(ordinal, Ordering::Relaxed);
         context.primary.store(primary, Ordering::Relaxed);
         context.flags.store(flags, Ordering::Relaxed);
         context.id.store(self.next_id.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         context.error.store(0, Ordering::Relaxed);
         context.peers.store(0, Ordering::Relaxed);
+        let legacy = Stream::create(driver, context, Kind::Legacy, 0, 0);
+        *crate::lock(&context.streams) = vec![legacy];
+        context.legacy.store(std::ptr::from_ref(legacy).cast_mut(), Ordering::Release);
         context.life.fetch_add(1, Ordering::AcqRel);
         self.made.store(true, Ordering::Release);
     }
 
-    fn create(&self, ordinal: usize, flags: u32) -> &'static Ctx {
-        self.all.insert(|context| self.begin(context, ordinal, false, flags))
+    fn create(&self, driver: &Driver, ordinal: usize, flags: u32) -> &'static Ctx {
+        self.all.insert(|context| self.begin(driver, context, ordinal, false, flags))
     }
 
-    fn retain_primary(&self, ordinal: usize) -> CuResult<&'static Ctx> {
+    fn retain_primary(&self, driver: &Driver, ordinal: usize) -> CuResult<&'static Ctx> {
         let mut primary = crate::lock(self.primaries.get(ordinal).ok_or(CuError::INVALID_DEVICE)?);
         let context = match primary.context {
             Some(context) => {
                 if primary.retained == 0 {
-                    self.begin(context, ordinal, true, primary.flags);
+                    self.begin(driver, context, ordinal, true, primary.flags);
                 }
                 context
             }
-            None => self.all.insert(|context| self.begin(context, ordinal, true, primary.flags)),
+            None => self.all.insert(|context| self.begin(driver, context, ordinal, true, primary.flags)),
         };
         primary.context = Some(context);
         primary.retained += 1;
@@ -214,12 +225,65 @@ impl Ctx {
         result(self.error.load(Ordering::Acquire))
     }
 
-    /// Frees what the context owns.
+    /// Ends the context: its work, then what it owns.
     fn end(&'static self) {
-        if let Ok(driver) = driver() {
-            driver.memory.free_all_of(self);
-        }
+        // Kernels that wait for what will not come see this and end.
         self.life.fetch_add(1, Ordering::AcqRel);
+        let Ok(driver) = driver() else { return };
+        let streams = std::mem::take(&mut *crate::lock(&self.streams));
+        crate::lock(&self.per_thread).clear();
+        for stream in streams {
+            stream.tail().wait();
+            stream.end(driver);
+        }
+        driver.memory.free_all_of(self);
+    }
+
+    /// Changes when the context ends.
+    pub(crate) fn life(&self) -> u32 {
+        self.life.load(Ordering::Acquire)
+    }
+
+    /// A fault of its work: from here on every call gives this error, and no work runs.
+    pub(crate) fn fail(&self, error: CuError) {
+        let _ = self.error.compare_exchange(0, error.raw(), Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// All its streams, the default ones included.
+    pub(crate) fn streams(&self) -> Vec<&'static Stream> {
+        crate::lock(&self.streams).clone()
+    }
+
+    pub(crate) fn add_stream(&self, stream: &'static Stream) {
+        crate::lock(&self.streams).push(stream);
+    }
+
+    pub(crate) fn remove_stream(&self, stream: &'static Stream) {
+        crate::lock(&self.streams).retain(|other| !std::ptr::eq(*other, stream));
+    }
+
+    /// The default stream that all threads share.
+    pub(crate) fn legacy(&self) -> &'static Stream {
+        // SAFETY: stored by `begin` before anybody could reach the context; streams are never freed.
+        unsafe { &*self.legacy.load(Ordering::Acquire) }
+    }
+
+    /// The default stream of the calling thread.
+    pub(crate) fn per_thread(&'static self) -> CuResult<&'static Stream> {
+        let driver = driver()?;
+        let make = || {
+            let stream = Stream::create(driver, self, Kind::PerThread, 0, 0);
+            self.add_stream(stream);
+            stream
+        };
+        Ok(crate::lock(&self.per_thread).entry(std::thread::current().id()).or_insert_with(make))
+    }
+
+    /// Waits until all work it has been given so far has completed.
+    pub(crate) fn wait(&self) {
+        for stream in self.streams() {
+            stream.tail().wait();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 pub(crate) fn value(attribute: u32, physical: usize) -> Option<c_int> {
     let bus = c_int::try_from(physical).unwrap_or(0) + 1;
     Some(match attribute {
-        1 | 2 | 3 => 1024,
+        1..=3 => 1024,
         4 => 64,
         5 => c_int::MAX,
         6 | 7 => 65_535,
@@ -44,7 +44,7 @@ pub(crate) fn value(attribute: u32, physical: usize) -> Option<c_int> {
         126 => 4,
         // One NUMA node of the host.
         134 => 0,
-        1..=148 => 0,
+        known if (1..=148).contains(&known) => 0,
         _ => return None,
     })
 }

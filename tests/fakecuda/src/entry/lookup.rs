@@ -160,8 +160,6 @@ pub(crate) unsafe fn cuGetProcAddress_v2(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn every_exported_name_has_a_version() {
         let listed: Vec<&str> =

@@ -43,8 +43,10 @@ impl Machine {
     pub(crate) fn join() -> io::Result<Self> {
         let dir = config().dir.clone();
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        // A file of its own, closed at the end: a mapping would keep its description, and with it the lock.
+        let turn = open(&dir, "turn")?;
+        flock(&turn, FlockOperation::LockExclusive)?;
         let state = open(&dir, "machine")?;
-        flock(&state, FlockOperation::LockExclusive)?;
         ftruncate(&state, crate::args::wide(size_of::<Layout>()))?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
@@ -61,7 +63,6 @@ impl Machine {
             machine.set_up(mapped.cast::<u8>());
         }
         machine.claim()?;
-        // `state` is closed here, which drops the lock.
         Ok(machine)
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use cuda_sys::{CuError, CuResult};
 
-use super::layout::{self, SHARES};
+use super::layout;
 use super::{Machine, locks};
 
 /// What a share is.
@@ -72,7 +72,6 @@ impl Machine {
             locks::hold_beside_others(&lock, number);
             return Ok(Held { number, id, lock });
         }
-        debug_assert!(SHARES > 0);
         Err(CuError::OPERATING_SYSTEM)
     }
 

@@ -11,17 +11,24 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use cuda_sys::{CuError, CuResult};
 
-use crate::context::Ctx;
 use crate::slab::Slab;
 
+pub(crate) mod host;
+pub(crate) mod ipc;
+pub(crate) mod managed;
+pub(crate) mod native;
 pub(crate) mod physical;
+pub(crate) mod pointer;
 pub(crate) mod pool;
+pub(crate) mod pools;
 pub(crate) mod space;
 pub(crate) mod token;
 pub(crate) mod vmm;
 
+use native::Block;
 use physical::Physical;
 use pool::Pool;
+use pools::{Defaults, MemPool};
 use space::Space;
 use vmm::Object;
 
@@ -38,6 +45,10 @@ pub(crate) struct Memory {
     peers: Mutex<Vec<Weak<Pool>>>,
     pub(crate) space: RwLock<Space>,
     pub(crate) objects: Slab<Object>,
+    /// Where small native allocations are.
+    blocks: Mutex<Vec<Block>>,
+    pub(crate) pools: Slab<MemPool>,
+    defaults: Defaults,
     live: Mutex<HashMap<u64, Weak<Physical>>>,
     next_id: AtomicU64,
 }
@@ -50,6 +61,9 @@ impl Memory {
             peers: Mutex::new(Vec::new()),
             space: RwLock::new(Space::new()?),
             objects: Slab::new(),
+            blocks: Mutex::new(Vec::new()),
+            pools: Slab::new(),
+            defaults: Defaults::default(),
             live: Mutex::new(HashMap::new()),
             next_id: AtomicU64::new(1),
         })
@@ -84,12 +98,6 @@ impl Memory {
     /// Every piece of memory that is alive.
     pub(crate) fn all(&self) -> Vec<Arc<Physical>> {
         crate::lock(&self.live).values().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The end of a context frees what was allocated in it.
-    pub(crate) fn free_all_of(&self, context: &'static Ctx) {
-        let freed = crate::write(&self.space).remove_all_of(context);
-        drop(freed);
     }
 }
 

@@ -90,10 +90,20 @@ impl Physical {
         pool: Arc<Pool>,
         origin: Origin,
         place: Place,
-        prop: AllocationProp,
+        prop: Option<AllocationProp>,
         held: Held,
     ) -> Arc<Self> {
-        Self::enter(driver, pool, origin.offset, origin.size, place, Some(prop), true, Keep::Shared(held))
+        Self::enter(driver, pool, origin.offset, origin.size, place, prop, true, Keep::Shared(held))
+    }
+
+    /// Memory of another process, as long as that keeps it.
+    pub(super) fn borrow(
+        driver: &'static Driver,
+        pool: Arc<Pool>,
+        origin: Origin,
+        place: Place,
+    ) -> Arc<Self> {
+        Self::enter(driver, pool, origin.offset, origin.size, place, None, true, Keep::Host)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of the object")]

@@ -10,6 +10,8 @@ use cuda_sys::{CuError, CuResult};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 use super::exhausted;
+use super::host::Locked;
+use super::native::{Kind, Native};
 use super::physical::Physical;
 use super::vmm::Object;
 use crate::context::Ctx;
@@ -66,12 +68,20 @@ pub(crate) struct Mapping {
 pub(crate) enum Area {
     /// A reservation with its mappings, by their addresses.
     Reserved { size: usize, maps: BTreeMap<usize, Mapping> },
+    /// Memory that the driver placed.
+    Native(Box<Native>),
+    /// Page-locked memory of the host.
+    Locked(Locked),
+    /// Managed memory.
+    Managed { size: usize, context: &'static Ctx, id: u64 },
 }
 
 impl Area {
     fn size(&self) -> usize {
         match self {
-            Self::Reserved { size, .. } => *size,
+            Self::Reserved { size, .. } | Self::Managed { size, .. } => *size,
+            Self::Native(native) => native.size,
+            Self::Locked(locked) => locked.size,
         }
     }
 }
@@ -146,19 +156,80 @@ impl Space {
 
     /// The mapping with this address in it, and where it starts.
     pub(crate) fn mapping(&self, address: usize) -> Option<(usize, &Mapping)> {
-        let (_, Area::Reserved { maps, .. }) = self.find(address)?;
+        let (_, Area::Reserved { maps, .. }) = self.find(address)? else { return None };
         let (&start, mapping) = maps.range(..=address).next_back()?;
         (address - start < mapping.size).then_some((start, mapping))
     }
 
-    /// Removes whatever was allocated in a context. What is returned is to be dropped without the lock.
-    pub(crate) fn remove_all_of(&mut self, _context: &'static Ctx) -> Vec<Area> {
-        Vec::new()
+    /// Removes the allocation that starts here, if `wanted` agrees.
+    pub(crate) fn remove_native(
+        &mut self,
+        at: usize,
+        wanted: impl Fn(&Native) -> bool,
+    ) -> Option<Box<Native>> {
+        if !matches!(self.areas.get(&at), Some(Area::Native(native)) if wanted(native)) {
+            return None;
+        }
+        match self.areas.remove(&at) {
+            Some(Area::Native(native)) => Some(native),
+            _ => None,
+        }
+    }
+
+    /// Removes whatever was allocated in a context.
+    pub(crate) fn remove_all_of(&mut self, context: &'static Ctx) -> Vec<(usize, Box<Native>)> {
+        let of_context = |native: &Native| std::ptr::eq(native.context, context);
+        let starts: Vec<usize> =
+            self.natives().filter(|(_, native)| of_context(native)).map(|(at, _)| at).collect();
+        let mut removed = Vec::new();
+        for at in starts {
+            removed.extend(self.remove_native(at, |_| true).map(|native| (at, native)));
+        }
+        removed
+    }
+
+    /// Every allocation that the driver placed.
+    pub(crate) fn natives(&self) -> impl Iterator<Item = (usize, &Native)> {
+        self.areas.iter().filter_map(|(&at, area)| match area {
+            Area::Native(native) => Some((at, native.as_ref())),
+            _ => None,
+        })
+    }
+
+    /// Counts another open of an IPC handle whose share has this id, if it is open, and gives its address.
+    pub(crate) fn open_again(&mut self, id: u64) -> Option<usize> {
+        self.areas.iter_mut().find_map(|(&at, area)| match area {
+            Area::Native(native) => match &mut native.kind {
+                Kind::Ipc { opened, share } if share.id == id => {
+                    *opened += 1;
+                    Some(at)
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Says on which device an allocation is.
+    pub(crate) fn set_ordinal(&mut self, at: usize, ordinal: usize) {
+        if let Some(Area::Native(native)) = self.areas.get_mut(&at) {
+            native.ordinal = ordinal;
+        }
+    }
+
+    /// Every area.
+    pub(crate) fn areas(&self) -> impl Iterator<Item = &Area> {
+        self.areas.values()
+    }
+
+    /// Whether an area has addresses in this range.
+    pub(crate) fn overlaps(&self, start: usize, end: usize) -> bool {
+        self.areas.range(..end).next_back().is_some_and(|(&at, area)| at + area.size() > start)
     }
 
     /// The memory at an address: where it is for us, and how far it goes.
     fn piece(&self, address: usize, agent: Agent, write: bool) -> Result<(*mut u8, usize), Fault> {
-        let (_, area) = self.find(address).ok_or(Fault::Unmapped(address))?;
+        let (start, area) = self.find(address).ok_or(Fault::Unmapped(address))?;
         match area {
             Area::Reserved { .. } => {
                 let (start, mapping) = self.mapping(address).ok_or(Fault::Unmapped(address))?;
@@ -174,6 +245,22 @@ impl Space {
                     return Err(Fault::ReadOnly(address));
                 }
                 Ok((mapping.memory.at(mapping.offset + inside), end - inside))
+            }
+            Area::Native(native) => {
+                if agent.reach & 1 << native.ordinal == 0 {
+                    return Err(Fault::NoAccess(address));
+                }
+                let inside = address - start;
+                Ok((native.memory.at(native.offset + inside), native.size - inside))
+            }
+            Area::Locked(locked) => {
+                if write && locked.is_read_only() {
+                    return Err(Fault::ReadOnly(address));
+                }
+                Ok((std::ptr::with_exposed_provenance_mut(address), start + locked.size - address))
+            }
+            Area::Managed { size, .. } => {
+                Ok((std::ptr::with_exposed_provenance_mut(address), start + size - address))
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::args;
 use crate::driver::{Driver, driver};
 use crate::slab::address_of;
 use crate::trace::violation;
+use crate::work::note_pending;
 
 /// What a handle of `cuMemCreate` names.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ const NODES: c_int = 1;
 const MEMORY_TOKEN: u64 = u64::from_le_bytes(*b"fakemem1");
 
 impl Object {
-    fn new(driver: &'static Driver, memory: Arc<Physical>) -> MemHandle {
+    fn create(driver: &'static Driver, memory: Arc<Physical>) -> MemHandle {
         let object = driver.memory.objects.insert(|object| {
             *crate::lock(&object.state) = State { handles: 1, maps: 0, memory: Some(memory) };
         });
@@ -156,7 +157,7 @@ pub(crate) unsafe fn cuMemCreate(
     }
     let exportable = prop.requested_handle_types != HandleType::NONE;
     let memory = Physical::create(driver, size, place, Some(prop), exportable)?;
-    result.write(Object::new(driver, memory));
+    result.write(Object::create(driver, memory));
     Ok(())
 }
 
@@ -298,6 +299,7 @@ pub(crate) unsafe fn cuMemUnmap(ptr: DevicePtr, size: usize) -> CuResult {
     let removed: Vec<(usize, Mapping)> =
         starts.into_iter().filter_map(|start| maps.remove(&start).map(|mapping| (start, mapping))).collect();
     for (start, mapping) in &removed {
+        note_pending(driver, "cuMemUnmap", *start, mapping.size);
         if mapping.parts.values().any(|access| access.read & HOST != 0) {
             hide_from_host(*start, mapping.size)?;
         }
@@ -342,7 +344,9 @@ fn for_range(
     mut each: impl FnMut(usize, &mut Mapping, usize, usize) -> CuResult,
 ) -> CuResult {
     let end = at.checked_add(size).ok_or(CuError::INVALID_VALUE)?;
-    let (_, Area::Reserved { maps, .. }) = space.find_mut(at).ok_or(CuError::INVALID_VALUE)?;
+    let Some((_, Area::Reserved { maps, .. })) = space.find_mut(at) else {
+        return Err(CuError::INVALID_VALUE);
+    };
     let mut next = at;
     while next < end {
         let (&start, mapping) = maps.range(..=next).next_back().ok_or(CuError::INVALID_VALUE)?;
@@ -516,7 +520,7 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
         return Err(CuError::INVALID_VALUE);
     }
     let held = driver.machine.join_share(origin.share, id, lock).ok_or(CuError::INVALID_VALUE)?;
-    let memory = Physical::import(driver, pool, origin, place, prop, held);
-    result.write(Object::new(driver, memory));
+    let memory = Physical::import(driver, pool, origin, place, Some(prop), held);
+    result.write(Object::create(driver, memory));
     Ok(())
 }

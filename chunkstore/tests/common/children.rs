@@ -1,0 +1,128 @@
+//! Processes that a test starts, listens to and kills.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+/// The test that is the child's whole program. Each test program that uses children has one of this name.
+const PROGRAM: &str = "a_child_plays_its_role";
+
+/// What a child shall do.
+#[derive(Clone, Copy, Debug)]
+pub struct Role<'a> {
+    pub name: &'a str,
+    pub dir: &'a Path,
+    pub seed: u64,
+    /// Faults in the child's file system.
+    pub faults: &'a str,
+    /// Whether all children shall have equal pids, where that is allowed. The first process of a pid namespace, which
+    /// the child then is, cannot kill itself.
+    pub equal_pids: bool,
+}
+
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    Good,
+    Killed,
+}
+
+impl Role<'_> {
+    /// Starts a child.
+    pub fn start(&self) -> Process {
+        let program = std::env::current_exe().unwrap();
+        let mut command = if self.equal_pids && may_unshare() {
+            let mut command = Command::new("unshare");
+            command.args(["--pid", "--fork", "--kill-child"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.args([PROGRAM, "--exact", "--nocapture", "--test-threads=1"]);
+        command.env("CHUNKS_ROLE", self.name).env("CHUNKS_DIR", self.dir);
+        command.env("CHUNKS_SEED", self.seed.to_string()).env("CHUNKS_FAULTS", self.faults);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Process { child, lines }
+    }
+}
+
+fn may_unshare() -> bool {
+    static MAY: OnceLock<bool> = OnceLock::new();
+    *MAY.get_or_init(|| {
+        let tried = Command::new("unshare").args(["--pid", "--fork", "true"]).stderr(Stdio::null()).status();
+        tried.is_ok_and(|status| status.success())
+    })
+}
+
+impl Process {
+    /// Waits until the child has said `count` times that it did something. False where it ended before.
+    pub fn wait_for_steps(&mut self, count: u64) -> bool {
+        let mut steps = 0;
+        while steps < count {
+            match self.lines.next() {
+                Some(line) => steps += u64::from(line.unwrap() == "step"),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Kills the child, if it is still there.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        // With a namespace in between, the child itself is gone only when its output is.
+        self.lines.by_ref().for_each(drop);
+    }
+
+    /// Waits for the end, which must be a good one or a kill.
+    pub fn end(mut self) -> End {
+        let output: Vec<_> = self.lines.by_ref().map_while(Result::ok).collect();
+        let status = self.child.wait().unwrap();
+        if status.success() {
+            return End::Good;
+        }
+        // `unshare` gives a signal on as a shell does, or kills itself with it.
+        let killed = status.signal() == Some(9) || status.code() == Some(128 + 9);
+        assert!(killed, "a child failed ({status}):\n{}", output.join("\n"));
+        End::Killed
+    }
+}
+
+/// In a child: its role, directory, seed and faults.
+pub fn role() -> Option<(String, std::path::PathBuf, u64, String)> {
+    let name = std::env::var("CHUNKS_ROLE").ok()?;
+    let dir = std::env::var_os("CHUNKS_DIR").unwrap().into();
+    let seed = std::env::var("CHUNKS_SEED").unwrap().parse().unwrap();
+    Some((name, dir, seed, std::env::var("CHUNKS_FAULTS").unwrap()))
+}
+
+/// In a child: says that it did something.
+pub fn step() {
+    println!("step");
+}
+
+/// Numbers by lot, the same for each seed.
+#[derive(Debug)]
+pub struct Lot(u64);
+
+impl Lot {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) % bound
+    }
+}

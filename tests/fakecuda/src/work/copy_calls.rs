@@ -1,0 +1,327 @@
+//! The copy and fill functions.
+//!
+//! How they relate to the host, as the header's "API synchronization behavior" has it: copies from memory of the program that is not
+//! page-locked have taken it when the call returns; copies to such memory have completed; other copies without
+//! `Async` have completed, but for those within devices and fills, which only are in the order of the stream.
+
+#![allow(non_snake_case, reason = "the driver's own names")]
+
+use std::ffi::{c_uint, c_void};
+use std::sync::Arc;
+
+use cuda_sys::{Array, Context, CuError, CuResult, DevicePtr, Stream as Handle};
+
+use super::capture;
+use super::copy::{Copy, End, Fill, copier, kernel_of, refused};
+use super::op::Op;
+use super::stream::{self, Stream};
+use crate::args;
+use crate::context::Ctx;
+use crate::driver::driver;
+use crate::memory::space::Area;
+use crate::trace::violation;
+
+/// The stream of copies that name none, for the default of all threads.
+pub(super) const LEGACY: Handle = Handle::NULL;
+
+/// `CUmemorytype`
+const HOST: c_uint = 1;
+const DEVICE: c_uint = 2;
+const UNIFIED: c_uint = 4;
+
+/// When a copy returns to its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Return {
+    /// Once it has completed.
+    Completed,
+    /// As soon as it is queued, if its memory allows.
+    Queued,
+}
+
+/// An end in memory that must be the driver's.
+fn device_end(call: &str, context: &Ctx, at: usize) -> CuResult<End> {
+    let space = crate::read(&driver()?.memory.space);
+    if space.find(at).is_none() {
+        violation(format_args!("{call}: {at:#x} is no device memory"));
+        return Err(CuError::INVALID_VALUE);
+    }
+    Ok(End::Known(at, copier(context)))
+}
+
+/// An end wherever it is.
+fn any_end(context: &Ctx, at: usize) -> CuResult<End> {
+    let known = crate::read(&driver()?.memory.space).find(at).is_some();
+    Ok(if known { End::Known(at, copier(context)) } else { End::Unknown(at) })
+}
+
+/// Whether an end is in memory of the host that is page-locked, or in device memory.
+fn is_on_device(end: &End) -> bool {
+    let End::Known(at, _) = end else { return false };
+    let Ok(driver) = driver() else { return false };
+    let space = crate::read(&driver.memory.space);
+    !matches!(space.find(*at), Some((_, Area::Locked(_) | Area::Managed { .. })))
+}
+
+/// Checks a copy and gives it to the stream.
+fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuResult {
+    if copy.width == 0 || copy.height == 0 {
+        return Ok(());
+    }
+    copy.check(&crate::read(&driver()?.memory.space)).map_err(|fault| refused(call, fault))?;
+    let capturing = stream.part.is_capturing();
+    if how == Return::Completed {
+        capture::not_capturing(stream)?;
+        capture::unsafe_call(driver()?)?;
+    }
+    let within_devices = is_on_device(&copy.from) && is_on_device(&copy.to);
+    let wait = match (&copy.to, how) {
+        (End::Unknown(_), _) => true,
+        (_, Return::Completed) => !within_devices,
+        (_, Return::Queued) => false,
+    };
+    if how == Return::Queued && !capturing {
+        copy.take_source()?;
+    }
+    let ticket = super::submit(stream, Op::Copy(Arc::new(copy)), Vec::new())?;
+    if let Some(ticket) = ticket.filter(|_| wait) {
+        ticket.wait();
+        stream.context().check()?;
+    }
+    Ok(())
+}
+
+fn line(to: End, from: End, width: usize) -> Copy {
+    Copy { to, from, to_pitch: width, from_pitch: width, width, height: 1 }
+}
+
+pub(super) fn host_to_device(
+    to: DevicePtr,
+    from: *const c_void,
+    size: usize,
+    on: Handle,
+    how: Return,
+) -> CuResult {
+    let stream = stream::named(on)?;
+    let context = stream.context();
+    if from.is_null() && size > 0 {
+        return Err(CuError::INVALID_VALUE);
+    }
+    let to = device_end("cuMemcpyHtoD", context, args::size(to.0))?;
+    copy("cuMemcpyHtoD", stream, line(to, any_end(context, from.expose_provenance())?, size), how)
+}
+
+pub(super) fn device_to_host(
+    to: *mut c_void,
+    from: DevicePtr,
+    size: usize,
+    on: Handle,
+    how: Return,
+) -> CuResult {
+    let stream = stream::named(on)?;
+    let context = stream.context();
+    if to.is_null() && size > 0 {
+        return Err(CuError::INVALID_VALUE);
+    }
+    let from = device_end("cuMemcpyDtoH", context, args::size(from.0))?;
+    copy("cuMemcpyDtoH", stream, line(any_end(context, to.expose_provenance())?, from, size), how)
+}
+
+pub(super) fn device_to_device(
+    to: DevicePtr,
+    from: DevicePtr,
+    size: usize,
+    on: Handle,
+    how: Return,
+) -> CuResult {
+    let stream = stream::named(on)?;
+    let context = stream.context();
+    let to = device_end("cuMemcpyDtoD", context, args::size(to.0))?;
+    let from = device_end("cuMemcpyDtoD", context, args::size(from.0))?;
+    copy("cuMemcpyDtoD", stream, line(to, from, size), how)
+}
+
+pub(super) fn unified(to: DevicePtr, from: DevicePtr, size: usize, on: Handle, how: Return) -> CuResult {
+    let stream = stream::named(on)?;
+    let context = stream.context();
+    let to = any_end(context, args::size(to.0))?;
+    let from = any_end(context, args::size(from.0))?;
+    copy("cuMemcpy", stream, line(to, from, size), how)
+}
+
+/// Each end is touched by the device of its own context: so memory of `cuMemCreate` can be copied that neither device alone
+/// may touch (DRIVER-FACTS: "only `cuMemcpyPeer` works").
+pub(super) fn peer(
+    (to, to_context): (DevicePtr, Context),
+    (from, from_context): (DevicePtr, Context),
+    size: usize,
+    on: Handle,
+    how: Return,
+) -> CuResult {
+    let driver = driver()?;
+    let stream = stream::named(on)?;
+    let to = device_end("cuMemcpyPeer", driver.contexts.get(to_context)?, args::size(to.0))?;
+    let from = device_end("cuMemcpyPeer", driver.contexts.get(from_context)?, args::size(from.0))?;
+    copy("cuMemcpyPeer", stream, line(to, from, size), how)
+}
+
+/// `CUDA_MEMCPY2D`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Copy2D {
+    src_x: usize,
+    src_y: usize,
+    src_kind: c_uint,
+    src_host: *const c_void,
+    src_device: DevicePtr,
+    src_array: Array,
+    src_pitch: usize,
+    dst_x: usize,
+    dst_y: usize,
+    dst_kind: c_uint,
+    dst_host: *mut c_void,
+    dst_device: DevicePtr,
+    dst_array: Array,
+    dst_pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Copy3D {
+    src_x: usize,
+    src_y: usize,
+    src_z: usize,
+    src_lod: usize,
+    src_kind: c_uint,
+    src_host: *const c_void,
+    src_device: DevicePtr,
+    src_array: Array,
+    reserved0: *mut c_void,
+    src_pitch: usize,
+    src_height: usize,
+    dst_x: usize,
+    dst_y: usize,
+    dst_z: usize,
+    dst_lod: usize,
+    dst_kind: c_uint,
+    dst_host: *mut c_void,
+    dst_device: DevicePtr,
+    dst_array: Array,
+    reserved1: *mut c_void,
+    dst_pitch: usize,
+    dst_height: usize,
+    width: usize,
+    height: usize,
+    depth: usize,
+}
+
+/// A copy of one slice, or of slices without gaps, is a copy of rows; others the stand-in does not have.
+impl TryFrom<Copy3D> for Copy2D {
+    type Error = CuError;
+
+    fn try_from(copy: Copy3D) -> CuResult<Self> {
+        let stacked = copy.src_height == copy.height && copy.dst_height == copy.height;
+        if copy.depth > 1 && !stacked {
+            return Err(CuError::NOT_SUPPORTED);
+        }
+        Ok(Self {
+            src_x: copy.src_x,
+            src_y: copy.src_y + copy.src_z * copy.src_height,
+            src_kind: copy.src_kind,
+            src_host: copy.src_host,
+            src_device: copy.src_device,
+            src_array: copy.src_array,
+            src_pitch: copy.src_pitch,
+            dst_x: copy.dst_x,
+            dst_y: copy.dst_y + copy.dst_z * copy.dst_height,
+            dst_kind: copy.dst_kind,
+            dst_host: copy.dst_host,
+            dst_device: copy.dst_device,
+            dst_array: copy.dst_array,
+            dst_pitch: copy.dst_pitch,
+            width: copy.width,
+            height: copy.height * copy.depth,
+        })
+    }
+}
+
+impl Copy2D {
+    /// The copy that is meant, for a context.
+    pub(super) fn describe(&self, context: &Ctx) -> CuResult<Copy> {
+        let end = |kind, host: *const c_void, device: DevicePtr, start: usize| match kind {
+            HOST => any_end(context, host.expose_provenance() + start),
+            DEVICE => device_end("cuMemcpy2D", context, args::size(device.0) + start),
+            UNIFIED => any_end(context, args::size(device.0) + start),
+            _ => Err(CuError::NOT_SUPPORTED),
+        };
+        let pitch = |pitch: usize| if pitch == 0 { self.width } else { pitch };
+        let (from_pitch, to_pitch) = (pitch(self.src_pitch), pitch(self.dst_pitch));
+        if self.height > 1 && (from_pitch < self.width || to_pitch < self.width) {
+            return Err(CuError::INVALID_VALUE);
+        }
+        let from = self.src_x + self.src_y * from_pitch;
+        let to = self.dst_x + self.dst_y * to_pitch;
+        Ok(Copy {
+            to: end(self.dst_kind, self.dst_host.cast_const(), self.dst_device, to)?,
+            from: end(self.src_kind, self.src_host, self.src_device, from)?,
+            to_pitch,
+            from_pitch,
+            width: self.width,
+            height: self.height,
+        })
+    }
+}
+
+/// # Safety
+/// `params` is null or a `CUDA_MEMCPY2D`.
+pub(super) unsafe fn copy_2d(params: *const c_void, on: Handle, how: Return) -> CuResult {
+    let stream = stream::named(on)?;
+    // SAFETY: the caller's promise.
+    let params = unsafe { args::read(params.cast::<Copy2D>()) }?;
+    copy("cuMemcpy2D", stream, params.describe(stream.context())?, how)
+}
+
+/// # Safety
+/// `params` is null or a `CUDA_MEMCPY3D`.
+pub(super) unsafe fn copy_3d(params: *const c_void, on: Handle, how: Return) -> CuResult {
+    let stream = stream::named(on)?;
+    // SAFETY: the caller's promise.
+    let params = unsafe { args::read(params.cast::<Copy3D>()) }?;
+    copy("cuMemcpy3D", stream, Copy2D::try_from(params)?.describe(stream.context())?, how)
+}
+
+/// The fill that is meant, checked as the driver checks it.
+pub(super) fn fill(
+    context: &Ctx,
+    to: usize,
+    value: u32,
+    unit: usize,
+    (pitch, width, height): (usize, usize, usize),
+) -> CuResult<Fill> {
+    if !matches!(unit, 1 | 2 | 4) || !to.is_multiple_of(unit) || (height > 1 && pitch < width) {
+        return Err(CuError::INVALID_VALUE);
+    }
+    let fill = Fill { to, agent: kernel_of(context), value, unit, pitch, width, height };
+    fill.check(&crate::read(&driver()?.memory.space)).map_err(|fault| refused("cuMemset", fault))?;
+    Ok(fill)
+}
+
+/// Fills rows; `width` counts values.
+pub(super) fn set(
+    to: DevicePtr,
+    pitch: usize,
+    value: u32,
+    unit: usize,
+    (width, height): (usize, usize),
+    on: Handle,
+) -> CuResult {
+    let stream = stream::named(on)?;
+    let bytes = width.checked_mul(unit).ok_or(CuError::INVALID_VALUE)?;
+    if bytes == 0 || height == 0 {
+        return Ok(());
+    }
+    let fill = fill(stream.context(), args::size(to.0), value, unit, (pitch, bytes, height))?;
+    super::submit(stream, Op::Fill(fill), Vec::new()).map(|_| ())
+}

@@ -1,0 +1,215 @@
+//! The control socket of a process with the library, seen by a client that knows `docs/PROTOCOL.md` and no code.
+
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use integration::{Machine, Target};
+
+const INSPECT: u8 = 1;
+const QUIESCE: u8 = 2;
+const LOAD: u8 = 6;
+const REOPEN: u8 = 8;
+
+const REPLY: u8 = 1;
+const FAILURE: u8 = 2;
+
+/// An answer: its kind, its id and its body.
+struct Answer {
+    kind: u8,
+    id: u32,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Whether the body holds this text somewhere.
+    fn says(&self, text: &str) -> bool {
+        self.holds(text.as_bytes())
+    }
+
+    fn holds(&self, bytes: &[u8]) -> bool {
+        self.body.windows(bytes.len()).any(|window| window == bytes)
+    }
+}
+
+fn connect(pid: i32) -> Result<UnixStream> {
+    let address = SocketAddr::from_abstract_name(format!("nvsnap-gpushare.{pid}"))?;
+    let stream = UnixStream::connect_addr(&address).with_context(|| format!("process {pid}"))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    Ok(stream)
+}
+
+fn header(version: u16, verb: u8, length: u32) -> Vec<u8> {
+    let mut bytes = b"NVSG".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.extend([verb, 0]);
+    bytes.extend(77_u32.to_le_bytes());
+    bytes.extend(length.to_le_bytes());
+    bytes
+}
+
+fn hear(stream: &mut UnixStream) -> Result<Answer> {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header)?;
+    let number = |at: usize| -> Result<u32> {
+        let bytes = header.get(at..at + 4).context("a header")?;
+        Ok(u32::from_le_bytes(bytes.try_into()?))
+    };
+    ensure!(header.starts_with(b"NVSG\x01\x00"), "an answer starts with {header:?}");
+    let mut body = vec![0; usize::try_from(number(12)?)?];
+    stream.read_exact(&mut body)?;
+    Ok(Answer { kind: *header.get(7).context("a header")?, id: number(8)?, body })
+}
+
+fn ask(pid: i32, verb: u8, body: &[u8]) -> Result<Answer> {
+    let mut stream = connect(pid)?;
+    let mut bytes = header(1, verb, u32::try_from(body.len())?);
+    bytes.extend(body);
+    stream.write_all(&bytes)?;
+    hear(&mut stream)
+}
+
+/// Asks for the inventory, with allocations.
+fn inspect(pid: i32) -> Result<Answer> {
+    ask(pid, INSPECT, &[1])
+}
+
+fn working(machine: &Machine) -> Result<Target> {
+    let worker = machine.worker("a").preload().start()?;
+    worker.ok("begin 0")?;
+    Ok(worker)
+}
+
+#[test]
+fn nothing_listens_before_cu_init_and_one_socket_after_it() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    let before = worker.snapshot()?;
+    ensure!(connect(worker.pid()).is_err(), "no socket before the program uses CUDA");
+    ensure!(before.threads.iter().all(|name| !name.starts_with("nvsnap")), "{:?}", before.threads);
+
+    worker.ok("begin 0")?;
+    ensure!(inspect(worker.pid())?.kind == REPLY);
+    let after = worker.snapshot()?;
+    let ours: Vec<&str> =
+        after.threads.iter().map(String::as_str).filter(|name| name.starts_with("nvsnap")).collect();
+    ensure!(ours == ["nvsnap-ctl", "nvsnap-peer", "nvsnap-work"], "{ours:?}");
+    ensure!(after.descriptors.range(..3).eq(before.descriptors.range(..3)), "0 to 2 are the program's");
+    Ok(())
+}
+
+#[test]
+fn the_inventory_says_who_answers_and_what_it_holds() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = working(&machine)?;
+    let empty = inspect(worker.pid())?;
+    ensure!((empty.kind, empty.id) == (REPLY, 77), "kind {}, id {}", empty.kind, empty.id);
+    ensure!(empty.says(env!("CARGO_PKG_VERSION")), "its version");
+    worker.ok("new x 4M device:0 fd")?;
+    let one = inspect(worker.pid())?;
+    // 4 MiB as a varint of seven bits each.
+    ensure!(one.body.len() > empty.body.len() && one.holds(&[0x80, 0x80, 0x80, 0x02]), "{:?}", one.body);
+    worker.ok("drop x")?;
+    ensure!(inspect(worker.pid())?.body == empty.body, "and nothing of it is left");
+    Ok(())
+}
+
+#[test]
+fn the_inventory_is_answered_while_the_driver_is_locked() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = working(&machine)?;
+    let other = machine.worker("other").start()?;
+    other.ok("begin 0")?;
+    let open = inspect(worker.pid())?;
+    other.ok(&format!("lock {} 1000", worker.pid()))?;
+    ensure!(inspect(worker.pid())?.body == open.body);
+    other.ok(&format!("checkpoint {}", worker.pid()))?;
+    ensure!(inspect(worker.pid())?.body == open.body);
+    other.ok(&format!("restore {}", worker.pid()))?;
+    other.ok(&format!("unlock {}", worker.pid()))?;
+    Ok(())
+}
+
+#[test]
+fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = working(&machine)?;
+    worker.ok("new x 4M device:0")?;
+    // The memory gate, without waiting for the drain.
+    ensure!(ask(worker.pid(), QUIESCE, &[1, 0])?.kind == REPLY);
+    let held = worker.begin("on t fill x 0 4M 7")?;
+    ensure!(held.within(Duration::from_millis(100))?.is_none(), "the gate is closed");
+    ensure!(ask(worker.pid(), REOPEN, &[])?.kind == REPLY);
+    Ok(())
+}
+
+#[test]
+fn a_verb_out_of_turn_is_refused_in_words() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = working(&machine)?;
+    let answer = ask(worker.pid(), LOAD, &[])?;
+    ensure!(answer.kind == FAILURE);
+    let words =
+        format!("process {} is running; load is for a process that is released or loaded", worker.pid());
+    ensure!(answer.says(&words), "{}", String::from_utf8_lossy(&answer.body));
+    Ok(())
+}
+
+#[test]
+fn strangers_and_their_lengths_are_answered_and_the_program_goes_on() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = working(&machine)?;
+    let before = worker.snapshot()?;
+    for (bytes, words) in [
+        (header(9, INSPECT, 0), "version 9"),
+        (header(1, INSPECT, 1 << 30), "1073741824 bytes is over the limit"),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not speak the control protocol"),
+    ] {
+        let mut stream = connect(worker.pid())?;
+        stream.write_all(&bytes)?;
+        let answer = hear(&mut stream)?;
+        ensure!((answer.kind, answer.id) == (FAILURE, 0), "the connection is refused");
+        ensure!(answer.says(words), "{}", String::from_utf8_lossy(&answer.body));
+    }
+    let idle = (0..100).map(|_| connect(worker.pid())).collect::<Result<Vec<_>>>()?;
+    ensure!(inspect(worker.pid())?.kind == REPLY, "a hundred idle clients keep nobody out");
+    drop(idle);
+
+    // The last of them are gone when the server has looked once more.
+    ensure!(inspect(worker.pid())?.kind == REPLY);
+    worker.ok("new x 4M device:0")?;
+    let after = worker.snapshot()?;
+    ensure!(after.threads == before.threads, "{:?}", after.threads);
+    ensure!(worker.end()?.success());
+    Ok(())
+}
+
+#[test]
+fn a_program_that_execs_itself_listens_under_its_name_again() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    for _ in 0..3 {
+        ensure!(connect(worker.pid()).is_err(), "a new image has not begun");
+        worker.ok("begin 0")?;
+        ensure!(inspect(worker.pid())?.kind == REPLY);
+        drop(worker.begin("exec")?);
+        ensure!(worker.begin("echo here")?.answer()? == "ok here");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_ends_while_clients_are_connected() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    for round in 0..20 {
+        let worker = machine.worker(&format!("round-{round}")).preload().start()?;
+        worker.ok("begin 0")?;
+        let clients = (0..5).map(|_| connect(worker.pid())).collect::<Result<Vec<_>>>()?;
+        ensure!(inspect(worker.pid())?.kind == REPLY);
+        ensure!(worker.end()?.success());
+        drop(clients);
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What holds memory: handles, retained handles, mappings and descriptors, let go of in every order.
+
+use anyhow::Result;
+use integration::{Machine, Target};
+
+/// What can be done with one allocation, its range and its descriptor. `N` is the number of the set.
+const STEPS: [&str; 6] =
+    ["release xN", "retain xN rN", "map rN 0 2M xN", "unmap rN 0 2M", "export fN xN", "close fN"];
+const BEGIN: &str = "create xN 2M device:0 fd; reserve rN 2M; export fN xN; map rN 0 2M xN";
+
+/// Everything is let go of as often as it may be held: once more than needed is refused, and so compared as well.
+fn end(steps: &[&str]) -> String {
+    let releases = vec!["release xN"; steps.len() + 2].join("; ");
+    format!("unmap rN 0 2M; {releases}; import iN fN; release iN; close fN; unreserve rN")
+}
+
+/// All sequences of `length` steps.
+fn sequences(length: usize) -> Vec<Vec<&'static str>> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..length {
+        all = all
+            .into_iter()
+            .flat_map(|sequence: Vec<&'static str>| {
+                STEPS.iter().map(move |step| sequence.iter().copied().chain([*step]).collect())
+            })
+            .collect();
+    }
+    all
+}
+
+fn twins() -> Result<(Machine, Target, Target)> {
+    let mut machine = Machine::stand_in()?;
+    machine.unset("FAKECUDA_LOG");
+    machine.set("FAKECUDA_MEMORY", (64_u64 << 30).to_string());
+    let (without, with) = (machine.worker("without").start()?, machine.worker("with").preload().start()?);
+    for worker in [&without, &with] {
+        worker.ok("init")?;
+        worker.ok("context 0")?;
+    }
+    Ok((machine, without, with))
+}
+
+fn compare(without: &Target, with: &Target, line: &str) -> Result<()> {
+    let (native, shimmed) = (without.ask(line)?, with.ask(line)?);
+    let usable = !native.contains("usage no") && !native.contains("lacks");
+    assert!(usable, "`{line}` answered `{native}`");
+    assert!(native == shimmed, "{line}\nwithout: {native}\nwith:    {shimmed}");
+    Ok(())
+}
+
+#[test]
+fn every_order_of_five_steps_answers_as_without_the_library() -> Result<()> {
+    let (machine, without, with) = twins()?;
+    let memory = without.ask("memory")?;
+    for sequence in sequences(5) {
+        let line = format!("each {BEGIN}; {}; {}", sequence.join("; "), end(&sequence));
+        compare(&without, &with, &line.replace('N', ""))?;
+    }
+    assert!(without.ask("memory")? == memory, "memory was not given back");
+    machine.take_violations()?;
+    Ok(())
+}
+
+#[test]
+fn every_order_of_three_steps_survives_a_cycle_in_its_middle() -> Result<()> {
+    let (machine, without, with) = twins()?;
+    let memory = without.ask("memory")?;
+    let sequences = sequences(3);
+    let number = |line: &str, set: usize| line.replace('N', &set.to_string());
+    for (set, sequence) in sequences.iter().enumerate() {
+        let [first, second, _] = sequence.as_slice() else { anyhow::bail!("three steps") };
+        compare(&without, &with, &number(&format!("each {BEGIN}; {first}; {second}"), set))?;
+    }
+    machine.suspend(&[with.pid()])?.done()?;
+    machine.resume(&[with.pid()])?.done()?;
+    for (set, sequence) in sequences.iter().enumerate() {
+        let [.., third] = sequence.as_slice() else { anyhow::bail!("three steps") };
+        compare(&without, &with, &number(&format!("each {third}; {}", end(sequence)), set))?;
+    }
+    assert!(without.ask("memory")? == memory, "memory was not given back");
+    machine.take_violations()?;
+    Ok(())
+}

@@ -49,9 +49,9 @@ pub(crate) fn forked() {
 const KNOWN: u64 = 1 << 63;
 const BACKED: u64 = 1 << 62;
 const RDMA: u64 = 1 << 61;
-const DEVICES: usize = 32;
+const DEVICES: c_int = 32;
 
-static ABILITIES: [AtomicU64; DEVICES] = [const { AtomicU64::new(0) }; DEVICES];
+static ABILITIES: [AtomicU64; 32] = [const { AtomicU64::new(0) }; 32];
 
 /// A device that memory can be made on for `cuMemAlloc`.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ fn find_out(device: Device) -> u64 {
     if unsafe { real::cuDeviceGetCount(&raw mut count) }.is_err() {
         count = 0;
     }
-    for peer in (0..count.min(DEVICES as c_int)).filter(|peer| *peer != device.0) {
+    for peer in (0..count.min(DEVICES)).filter(|peer| *peer != device.0) {
         let mut can: c_int = 0;
         // SAFETY: `can` is writable.
         if unsafe { real::cuDeviceCanAccessPeer(&raw mut can, Device(peer), device) }.is_ok() && can != 0 {
@@ -137,7 +137,7 @@ impl Backed {
 
 /// Access for a device and for those that reach it.
 fn grants(device: Device, abilities: u64) -> Vec<AccessDesc> {
-    (0..DEVICES as c_int)
+    (0..DEVICES)
         .filter(|other| *other == device.0 || abilities & (1 << other) != 0)
         .map(|other| AccessDesc {
             location: MemLocation { kind: LocationType::DEVICE, id: other },

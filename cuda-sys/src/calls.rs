@@ -210,7 +210,7 @@ macro_rules! for_each_call {
             object gate fn cuArray3DCreate_v2(p_handle: *mut Array, p_allocate_array: *const c_void);
             object gate fn cuArrayCreate(p_handle: *mut Array, p_allocate_array: *const c_void);
             object gate fn cuArrayCreate_v2(p_handle: *mut Array, p_allocate_array: *const c_void);
-            object gate fn cuArrayDestroy(h_array: Array);
+            object refuse fn cuArrayDestroy(h_array: Array);
             object context fn cuCtxAttach(pctx: *mut Context, flags: c_uint);
             object context fn cuCtxCreate(pctx: *mut Context, flags: c_uint, dev: Device);
             object context fn cuCtxCreate_v2(pctx: *mut Context, flags: c_uint, dev: Device);
@@ -225,7 +225,7 @@ macro_rules! for_each_call {
             object gate fn cuCtxSetFlags(flags: c_uint);
             object gate fn cuCtxSetLimit(limit: c_uint, value: usize);
             object refuse fn cuDestroyExternalMemory(ext_mem: ExternalMemory);
-            object gate fn cuDestroyExternalSemaphore(ext_sem: ExternalSemaphore);
+            object refuse fn cuDestroyExternalSemaphore(ext_sem: ExternalSemaphore);
             object context fn cuDevicePrimaryCtxRelease(dev: Device);
             object context fn cuDevicePrimaryCtxRelease_v2(dev: Device);
             object context fn cuDevicePrimaryCtxReset(dev: Device);
@@ -307,7 +307,7 @@ macro_rules! for_each_call {
             object context fn cuGreenCtxDestroy(h_ctx: GreenContext);
             object gate fn cuGreenCtxStreamCreate(ph_stream: *mut Stream, green_ctx: GreenContext, flags: c_uint, priority: c_int);
             object refuse fn cuImportExternalMemory(ext_mem_out: *mut ExternalMemory, mem_handle_desc: *const c_void);
-            object gate fn cuImportExternalSemaphore(ext_sem_out: *mut ExternalSemaphore, sem_handle_desc: *const c_void);
+            object refuse fn cuImportExternalSemaphore(ext_sem_out: *mut ExternalSemaphore, sem_handle_desc: *const c_void);
             object entry fn cuInit(flags: c_uint);
             object ipc fn cuIpcCloseMemHandle(dptr: DevicePtr);
             object gate fn cuIpcGetEventHandle(p_handle: *mut IpcEventHandle, event: Event);
@@ -340,7 +340,7 @@ macro_rules! for_each_call {
             object malloc fn cuMemAlloc_v2(dptr: *mut DevicePtr, bytesize: usize);
             object vmm fn cuMemCreate(handle: *mut MemHandle, size: usize, prop: *const AllocationProp, flags: u64);
             object vmm fn cuMemExportToShareableHandle(shareable_handle: *mut c_void, handle: MemHandle, handle_type: HandleType, flags: u64);
-            object gate fn cuMemFree(dptr: DevicePtrV1);
+            object refuse fn cuMemFree(dptr: DevicePtrV1);
             object gate fn cuMemFreeHost(p: *mut c_void);
             object malloc fn cuMemFree_v2(dptr: DevicePtr);
             object refuse fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: DevicePtr, size: usize, handle_type: c_uint, flags: u64);
@@ -364,7 +364,7 @@ macro_rules! for_each_call {
             object gate fn cuMemSetMemPool(location: *mut MemLocation, kind: c_uint, pool: MemPool);
             object vmm fn cuMemUnmap(ptr: DevicePtr, size: usize);
             object gate fn cuMipmappedArrayCreate(p_handle: *mut MipmappedArray, p_mipmapped_array_desc: *const c_void, num_mipmap_levels: c_uint);
-            object gate fn cuMipmappedArrayDestroy(h_mipmapped_array: MipmappedArray);
+            object refuse fn cuMipmappedArrayDestroy(h_mipmapped_array: MipmappedArray);
             object gate fn cuModuleGetFunction(hfunc: *mut Function, hmod: Module, name: *const c_char);
             object gate fn cuModuleLoad(module: *mut Module, fname: *const c_char);
             object gate fn cuModuleLoadData(module: *mut Module, image: *const c_void);
@@ -389,8 +389,8 @@ macro_rules! for_each_call {
             object gate fn cuStreamCopyAttributes_ptsz(dst: Stream, src: Stream);
             object gate fn cuStreamCreate(ph_stream: *mut Stream, flags: c_uint);
             object gate fn cuStreamCreateWithPriority(ph_stream: *mut Stream, flags: c_uint, priority: c_int);
-            object gate fn cuStreamDestroy(h_stream: Stream);
-            object gate fn cuStreamDestroy_v2(h_stream: Stream);
+            object capture fn cuStreamDestroy(h_stream: Stream);
+            object capture fn cuStreamDestroy_v2(h_stream: Stream);
             object gate fn cuStreamSetAttribute(h_stream: Stream, attr: c_uint, param: *const c_void);
             object gate fn cuStreamSetAttribute_ptsz(h_stream: Stream, attr: c_uint, value: *const c_void);
             object gate fn cuSurfObjectCreate(p_surf_object: *mut u64, p_res_desc: *const c_void);

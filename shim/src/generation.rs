@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::{blocks, config, control, world};
+use crate::{blocks, captures, config, contexts, control, hooks, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -102,6 +102,9 @@ fn forget_parent() {
     world::forked();
     blocks::forked();
     control::forked();
+    contexts::forked();
+    captures::forked();
+    hooks::refuse::forked();
 }
 
 extern "C" fn after_fork() {

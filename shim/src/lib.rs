@@ -40,6 +40,7 @@ mod dlsym;
 mod dlsym_next;
 mod driver;
 mod exports;
+mod fresh;
 mod generation;
 mod hooks;
 mod init;

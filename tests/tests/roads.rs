@@ -5,6 +5,7 @@ mod lab;
 use std::path::Path;
 use std::process::Command;
 
+use integration::Machine;
 use lab::{Lab, Run};
 
 const OURS: &str = "libnvsnap_gpushare.so";
@@ -175,7 +176,32 @@ fn a_form_of_a_call_that_nobody_knows_is_passed_on_and_logged() {
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("cuMemCreate at 0x"), "{log}");
     assert!(log.contains("cuNobodyKnows is a function this library has never heard of"), "{log}");
-    assert_eq!(log.lines().count(), 2, "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains("cuGetProcAddress: ")).count(), 2, "{log}");
+}
+
+#[test]
+fn a_newer_form_of_a_call_that_allocates_stands_in_the_way_of_a_suspend() {
+    let lab = Lab::new();
+    let newer = lab.driver("driver", &["-DWITH_CREATE_V3"]).join("libcuda.so.1");
+    lab.program("ask", "ask.c", &[]);
+    let machine = Machine::stand_in().unwrap();
+    let blockers = |lookups: &str| {
+        // The stand-in is the driver of the process; the newer one is there to be looked into.
+        let verbs = format!("open libcuda.so.1 sym cuInit init open {} {lookups} stay", newer.display());
+        let mut command = machine.command(lab.path("ask"));
+        command.env("LD_PRELOAD", lab.shim()).args(verbs.split_whitespace());
+        let mut child = lab::start(&mut command, "stays");
+        let status = machine.status(child.id().cast_signed()).unwrap();
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        status.to_string()
+    };
+    let fine = blockers("sym cuMemCreate sym cuLaunchKernel_v7 sym cuMulticastCreate_v9");
+    assert!(!fine.contains("newer form"), "{fine}");
+    for lookups in ["sym cuMemCreate_v3", "resolver cuGetProcAddress_v2 ask cuMemCreate 14000 0"] {
+        let found = blockers(lookups);
+        assert!(found.contains("a newer form of cuMemCreate"), "{lookups}: {found}");
+    }
 }
 
 #[test]

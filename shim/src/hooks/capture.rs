@@ -1,4 +1,6 @@
 //! Stream captures: where one begins and ends.
+//!
+//! The pass of a begin counts as a launch, and the capture is recorded while it is held: see [`captures`](crate::captures).
 
 use core::ffi::{c_uint, c_void};
 
@@ -6,14 +8,18 @@ use cuda_sys::{CuResult, Graph, GraphNode, Stream};
 use shim_core::calls::CallId;
 use shim_core::gate;
 
+use crate::captures;
 use crate::driver::real;
 
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuStreamBeginCapture(h_stream: Stream) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCapture);
+    let context = captures::context_of(CallId::cuStreamBeginCapture, h_stream);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamBeginCapture(h_stream) }
+    unsafe { real::cuStreamBeginCapture(h_stream) }?;
+    captures::begun(CallId::cuStreamBeginCapture, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
@@ -27,6 +33,7 @@ pub(crate) unsafe fn cuStreamBeginCaptureToGraph(
     mode: c_uint,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCaptureToGraph);
+    let context = captures::context_of(CallId::cuStreamBeginCaptureToGraph, h_stream);
     // SAFETY: the caller's arguments, unchanged.
     unsafe {
         real::cuStreamBeginCaptureToGraph(
@@ -37,7 +44,9 @@ pub(crate) unsafe fn cuStreamBeginCaptureToGraph(
             num_dependencies,
             mode,
         )
-    }
+    }?;
+    captures::begun(CallId::cuStreamBeginCaptureToGraph, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
@@ -51,6 +60,7 @@ pub(crate) unsafe fn cuStreamBeginCaptureToGraph_ptsz(
     mode: c_uint,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCaptureToGraph_ptsz);
+    let context = captures::context_of(CallId::cuStreamBeginCaptureToGraph_ptsz, h_stream);
     // SAFETY: the caller's arguments, unchanged.
     unsafe {
         real::cuStreamBeginCaptureToGraph_ptsz(
@@ -61,31 +71,42 @@ pub(crate) unsafe fn cuStreamBeginCaptureToGraph_ptsz(
             num_dependencies,
             mode,
         )
-    }
+    }?;
+    captures::begun(CallId::cuStreamBeginCaptureToGraph_ptsz, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuStreamBeginCapture_ptsz(h_stream: Stream) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCapture_ptsz);
+    let context = captures::context_of(CallId::cuStreamBeginCapture_ptsz, h_stream);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamBeginCapture_ptsz(h_stream) }
+    unsafe { real::cuStreamBeginCapture_ptsz(h_stream) }?;
+    captures::begun(CallId::cuStreamBeginCapture_ptsz, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuStreamBeginCapture_v2(h_stream: Stream, mode: c_uint) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCapture_v2);
+    let context = captures::context_of(CallId::cuStreamBeginCapture_v2, h_stream);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamBeginCapture_v2(h_stream, mode) }
+    unsafe { real::cuStreamBeginCapture_v2(h_stream, mode) }?;
+    captures::begun(CallId::cuStreamBeginCapture_v2, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuStreamBeginCapture_v2_ptsz(h_stream: Stream, mode: c_uint) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamBeginCapture_v2_ptsz);
+    let context = captures::context_of(CallId::cuStreamBeginCapture_v2_ptsz, h_stream);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamBeginCapture_v2_ptsz(h_stream, mode) }
+    unsafe { real::cuStreamBeginCapture_v2_ptsz(h_stream, mode) }?;
+    captures::begun(CallId::cuStreamBeginCapture_v2_ptsz, h_stream, context);
+    Ok(())
 }
 
 /// # Safety
@@ -93,7 +114,9 @@ pub(crate) unsafe fn cuStreamBeginCapture_v2_ptsz(h_stream: Stream, mode: c_uint
 pub(crate) unsafe fn cuStreamEndCapture(h_stream: Stream, ph_graph: *mut Graph) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamEndCapture);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamEndCapture(h_stream, ph_graph) }
+    let result = unsafe { real::cuStreamEndCapture(h_stream, ph_graph) };
+    captures::ended(CallId::cuStreamEndCapture, h_stream, result.is_ok());
+    result
 }
 
 /// # Safety
@@ -101,5 +124,33 @@ pub(crate) unsafe fn cuStreamEndCapture(h_stream: Stream, ph_graph: *mut Graph) 
 pub(crate) unsafe fn cuStreamEndCapture_ptsz(h_stream: Stream, ph_graph: *mut Graph) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamEndCapture_ptsz);
     // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuStreamEndCapture_ptsz(h_stream, ph_graph) }
+    let result = unsafe { real::cuStreamEndCapture_ptsz(h_stream, ph_graph) };
+    captures::ended(CallId::cuStreamEndCapture_ptsz, h_stream, result.is_ok());
+    result
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuStreamDestroy(h_stream: Stream) -> CuResult {
+    let _pass = gate::enter(CallId::cuStreamDestroy);
+    let gone = captures::stream_gone(CallId::cuStreamDestroy, h_stream);
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { real::cuStreamDestroy(h_stream) };
+    if let (Some(gone), Err(_)) = (gone, result) {
+        gone.put_back();
+    }
+    result
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuStreamDestroy_v2(h_stream: Stream) -> CuResult {
+    let _pass = gate::enter(CallId::cuStreamDestroy_v2);
+    let gone = captures::stream_gone(CallId::cuStreamDestroy_v2, h_stream);
+    // SAFETY: the caller's arguments, unchanged.
+    let result = unsafe { real::cuStreamDestroy_v2(h_stream) };
+    if let (Some(gone), Err(_)) = (gone, result) {
+        gone.put_back();
+    }
+    result
 }

@@ -3,18 +3,25 @@
 //! First everything is saved; nothing has been dropped as long as that may fail. Then, with the phase at `Released`,
 //! objects are dropped one by one, each marked after its driver call. Repeated, it goes on with what is left.
 
+use std::time::Duration;
+
 use protocol::{AllocationId, Failure, Moved, Phase, ReleaseRequest, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Origin};
 
 use super::Phases;
+use super::quiesce::hold_answers;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
 use crate::transfer::arena::{self, Parts};
 use crate::transfer::{self, TransferError};
 use crate::world::{self, world};
 
+/// How long a call that only asks is waited for. All work has drained, so it has nothing to wait for here.
+const ASKING: Duration = Duration::from_secs(5);
+
 /// Saves and drops.
 pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferred, Failure> {
+    hold_answers(ASKING, phases.get())?;
     let bytes = save(request, phases)?;
     world().lend(&request.heir_of);
     phases.set(Phase::Released);

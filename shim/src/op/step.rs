@@ -1,13 +1,17 @@
 //! `step`: lets one held launch through.
 
-use protocol::{Failure, QuiesceReply, StepRequest};
+use protocol::{Failure, GateLevel, QuiesceReply, StepRequest};
 use shim_core::gate;
 
-use super::{Phases, quiesce};
+use super::quiesce::{drain, milliseconds};
+use super::{Phases, release};
 
-/// Opens the memory gate if that is closed, and lets one launch through.
-pub(crate) fn run(_: &StepRequest, _: &Phases) -> Result<QuiesceReply, Failure> {
+/// Opens the memory gate if that is closed, since a copy may be what is missing; lets one launch through; and waits for
+/// the drain.
+pub(crate) fn run(request: &StepRequest, _: &Phases) -> Result<QuiesceReply, Failure> {
+    // Work is going to run that may change what was copied.
+    release::forget_copies();
     gate::reopen_memory();
     gate::step();
-    Ok(QuiesceReply { drain: quiesce::look() })
+    Ok(QuiesceReply { drain: drain(GateLevel::Launch, milliseconds(request.wait_ms)) })
 }

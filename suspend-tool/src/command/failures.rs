@@ -188,6 +188,18 @@ fn the_others_run_again_when_one_dies_of_a_suspend() {
 }
 
 #[test]
+fn one_that_dies_with_memory_of_others_leaves_them_named() {
+    let world = world();
+    world.fail(Call { pid: 101, what: "cuCheckpointProcessCheckpoint", nth: 1 }, Fault::Dies);
+    let outcome = suspended(&world, &world.context());
+    let text = outcome.text();
+    assert_eq!(outcome.exit, Exit::Unfinished, "{text}");
+    assert!(text.contains("ended meanwhile: process 101"), "{text}");
+    assert!(text.contains("process 102: phase loaded, driver state running"), "{text}");
+    assert!(text.contains("to finish: nvsnap-gpu-suspend resume 102 103"), "{text}");
+}
+
+#[test]
 fn stages_follow_each_other_on_all_processes() {
     let world = world();
     let suspending = calls_of(&world, |world| drop(suspended(world, &world.context())));

@@ -7,6 +7,10 @@ mod failures;
 mod gpus;
 mod outcome;
 mod phases;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
+mod rest;
 mod resume;
 mod run;
 mod set;

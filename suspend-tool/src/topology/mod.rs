@@ -8,6 +8,8 @@
 
 mod connected;
 mod plan;
+#[cfg(test)]
+mod properties;
 
 pub use connected::groups;
 pub use plan::{Around, Obstacle, Plan, Torn, make_plan, sources_now, torn};

@@ -107,6 +107,11 @@ pub fn suspend_answers() -> Result<(), CloseError> {
     GATE.close(ALL_HELD).map_err(CloseError)
 }
 
+/// Holds calls that only ask no longer; everything else stays held.
+pub fn resume_answers() {
+    GATE.open(ANSWERS_HELD);
+}
+
 /// Holds calls of the memory level no longer; launches stay held. Must not be called while answers are held.
 pub fn reopen_memory() {
     GATE.open(OBJECTS_HELD);

@@ -7,6 +7,7 @@ use shim_core::blocks::{Found, Owner, SLAB, SMALL};
 use shim_core::calls::CallId;
 use shim_core::gate;
 
+use super::super::refuse;
 use super::waiting;
 use crate::blocks::{Backed, backed, blocks, give_back};
 use crate::driver::real;
@@ -100,7 +101,7 @@ pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
     let _pass = gate::enter(CallId::cuMemFree_v2);
     match blocks().find(dptr.0) {
         // SAFETY: the caller's argument, unchanged: no memory of ours.
-        Found::Foreign => return unsafe { real::cuMemFree_v2(dptr) },
+        Found::Foreign => return unsafe { refuse::cuMemFree_v2(dptr) },
         Found::Gap => return Err(CuError::INVALID_VALUE),
         Found::Block(_) => {}
     }

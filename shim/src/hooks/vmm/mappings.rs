@@ -6,6 +6,7 @@ use cuda_sys::{AccessDesc, CuError, CuResult, DevicePtr, MemHandle, MemLocation}
 use shim_core::calls::CallId;
 use shim_core::gate;
 
+use super::super::refuse;
 use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, let_go, real_handle, world};
@@ -48,8 +49,9 @@ pub(crate) unsafe fn cuMemMap(
     let found = real_handle(handle)?;
     // SAFETY: the caller's arguments, with the handle that the driver knows.
     unsafe { real::cuMemMap(ptr, size, offset, found.handle(), flags) }?;
-    if let Some(pin) = found.pin() {
-        world().map(pin, ptr.0, wide(size), wide(offset)).into_iter().for_each(let_go);
+    match found.pin() {
+        Some(pin) => world().map(pin, ptr.0, wide(size), wide(offset)).into_iter().for_each(let_go),
+        None => refuse::mapped(handle, ptr, size),
     }
     Ok(())
 }
@@ -69,6 +71,7 @@ pub(crate) unsafe fn cuMemUnmap(ptr: DevicePtr, size: usize) -> CuResult {
         return Err(error);
     }
     world().end(taken).into_iter().for_each(let_go);
+    refuse::unmapped(ptr, size);
     Ok(())
 }
 

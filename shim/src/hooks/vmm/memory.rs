@@ -9,6 +9,7 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Description, NotHere, Origin, Release};
 
+use super::super::refuse;
 use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, real_handle, world};
@@ -89,7 +90,7 @@ pub(crate) unsafe fn cuMemRelease(handle: MemHandle) -> CuResult {
         Ok(Release::Counted) => return Ok(()),
         Ok(Release::Last(leaving)) => leaving,
         // SAFETY: the caller's arguments, unchanged: no handle of ours.
-        Err(NotHere::NotOurs) => return unsafe { real::cuMemRelease(handle) },
+        Err(NotHere::NotOurs) => return unsafe { refuse::release(handle) },
         Err(_) => return Err(CuError::INVALID_VALUE),
     };
     if let Some(real) = leaving.real() {
@@ -121,8 +122,13 @@ pub(crate) unsafe fn cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *
             Ok(())
         }
         // Memory of another kind, a multicast object, or nothing at all.
-        // SAFETY: the caller's arguments, unchanged.
-        None => unsafe { real::cuMemRetainAllocationHandle(handle, addr) },
+        None => {
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { real::cuMemRetainAllocationHandle(handle, addr) }?;
+            // SAFETY: it succeeded, so the driver has written there.
+            refuse::retained(unsafe { handle.read() });
+            Ok(())
+        }
     }
 }
 

@@ -61,10 +61,14 @@ pub(crate) unsafe fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint,
     if found == Found::Gap {
         return Err(CuError::INVALID_VALUE);
     }
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuPointerGetAttribute(data, attribute, ptr) }?;
+    let known = matches!(found, Found::Block(_)) && attribute == attribute::CONTEXT && !data.is_null();
+    if !known {
+        // Memory of this make belongs to no context; all else the driver can tell.
+        // SAFETY: the caller's arguments, unchanged.
+        unsafe { real::cuPointerGetAttribute(data, attribute, ptr) }?;
+    }
     if let Found::Block(block) = found {
-        // SAFETY: the driver has just written this attribute there.
+        // SAFETY: the driver has just written this attribute there, or the place is not null.
         unsafe { answer(&block, attribute, data) };
     }
     Ok(())

@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use integration::{Machine, Target};
 
 const INSPECT: u8 = 1;
@@ -139,9 +139,12 @@ fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
     worker.ok("new x 4M device:0")?;
     // The memory gate, without waiting for the drain.
     ensure!(ask(worker.pid(), QUIESCE, &[1, 0])?.kind == REPLY);
-    let held = worker.begin("on t fill x 0 4M 7")?;
-    ensure!(held.within(Duration::from_millis(100))?.is_none(), "the gate is closed");
+    let held = worker.begin("fill x 0 4M 7")?;
+    if let Some(answer) = held.within(Duration::from_millis(100))? {
+        bail!("the gate is closed, and a launch was answered: {answer}");
+    }
     ensure!(ask(worker.pid(), REOPEN, &[])?.kind == REPLY);
+    ensure!(held.answer()? == "ok");
     Ok(())
 }
 
@@ -194,7 +197,14 @@ fn a_program_that_execs_itself_listens_under_its_name_again() -> Result<()> {
         ensure!(connect(worker.pid()).is_err(), "a new image has not begun");
         worker.ok("begin 0")?;
         ensure!(inspect(worker.pid())?.kind == REPLY);
-        drop(worker.begin("exec")?);
+        let exec = worker.begin("exec")?;
+        // The old image is gone when its socket is; what it had read of the next line would go with it.
+        let late = Instant::now() + Duration::from_secs(30);
+        while connect(worker.pid()).is_ok() {
+            ensure!(Instant::now() < late, "it does not begin anew");
+            std::thread::yield_now();
+        }
+        drop(exec);
         ensure!(worker.begin("echo here")?.answer()? == "ok here");
     }
     Ok(())

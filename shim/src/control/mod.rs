@@ -58,8 +58,8 @@ impl Operations for Verbs {
         Ok(op::inspect::run(&request, &PHASES))
     }
 
-    fn change(&self, request: Request, phases: &Phases) -> Result<Reply, Failure> {
-        op::change(&request, phases)
+    fn change(&self, request: &Request, phases: &Phases) -> Result<Reply, Failure> {
+        op::change(request, phases)
     }
 
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure> {

@@ -14,7 +14,7 @@ mod step;
 mod trouble;
 mod views;
 
-use protocol::{Cause, Failure, Reply, Request};
+use protocol::{Cause, Extent, Failure, Reply, Request, Transferred};
 pub(crate) use shim_core::control::Phases;
 
 /// Carries out a verb that changes the process. Runs on the worker thread.
@@ -22,7 +22,11 @@ pub(crate) fn change(request: &Request, phases: &Phases) -> Result<Reply, Failur
     match request {
         Request::Quiesce(request) => quiesce::run(request, phases).map(Reply::Quiesce),
         Request::Step(request) => step::run(request, phases).map(Reply::Step),
-        Request::Release(request) => release::run(request, phases).map(Reply::Release),
+        Request::Release(request) => match request.extent {
+            Extent::Save => release::save(request, phases).map(|bytes| Transferred { bytes, mappings: 0 }),
+            Extent::Drop => release::run(request, phases),
+        }
+        .map(Reply::Release),
         // What was saved lies in host memory of this process, so nothing is to be read ahead.
         Request::Stage(_) => Ok(Reply::Stage(())),
         Request::Load(request) => load::run(request, phases).map(Reply::Load),

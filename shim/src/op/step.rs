@@ -3,12 +3,14 @@
 use protocol::{Failure, GateLevel, QuiesceReply, StepRequest};
 use shim_core::gate;
 
-use super::Phases;
 use super::quiesce::{drain, milliseconds};
+use super::{Phases, release};
 
 /// Opens the memory gate if that is closed, since a copy may be what is missing; lets one launch through; and waits for
 /// the drain.
 pub(crate) fn run(request: &StepRequest, _: &Phases) -> Result<QuiesceReply, Failure> {
+    // Work is going to run that may change what was copied.
+    release::forget_copies();
     gate::reopen_memory();
     gate::step();
     Ok(QuiesceReply { drain: drain(GateLevel::Launch, milliseconds(request.wait_ms)) })

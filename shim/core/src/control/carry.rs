@@ -4,7 +4,8 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use protocol::{
-    Cause, ExportReply, ExportRequest, Failure, GateLevel, InspectRequest, Phase, Reply, Request, VerbKind,
+    Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, InspectRequest, Phase, Reply, Request,
+    VerbKind,
 };
 
 use super::{Operations, Phases};
@@ -49,20 +50,16 @@ pub(super) fn objection(
 pub(super) fn change(
     operations: &dyn Operations,
     phases: &Phases,
-    request: Request,
+    request: &Request,
 ) -> Result<Reply, Failure> {
     let (verb, before) = (request.verb(), phases.get());
-    let level = match &request {
-        Request::Quiesce(quiesce) => Some(quiesce.level),
-        _ => None,
-    };
     phases.begin(verb);
     if let Some(meanwhile) = meanwhile(before, verb) {
         phases.set(meanwhile);
     }
     let done = guarded(operations, phases, verb, || operations.change(request, phases));
     if let Ok(reply) = &done {
-        phases.set(afterwards(before, verb, level, reply));
+        phases.set(afterwards(before, request, reply));
     }
     phases.end();
     done
@@ -77,14 +74,16 @@ const fn meanwhile(before: Phase, verb: VerbKind) -> Option<Phase> {
     }
 }
 
-/// The phase after a verb has succeeded. Closing the gates succeeds before all work has drained.
-fn afterwards(before: Phase, verb: VerbKind, level: Option<GateLevel>, reply: &Reply) -> Phase {
-    match reply {
-        Reply::Quiesce(quiesce) => {
-            let closed = level == Some(GateLevel::Memory) || before == Phase::Quiesced;
-            if closed && quiesce.drain.drained { Phase::Quiesced } else { Phase::Quiescing }
+/// The phase after a verb has succeeded. Closing the gates succeeds before all work has drained, and a release that
+/// was only to save has dropped nothing.
+fn afterwards(before: Phase, request: &Request, reply: &Reply) -> Phase {
+    match (request, reply) {
+        (Request::Quiesce(asked), Reply::Quiesce(found)) => {
+            let closed = asked.level == GateLevel::Memory || before == Phase::Quiesced;
+            if closed && found.drain.drained { Phase::Quiesced } else { Phase::Quiescing }
         }
-        _ => before.after(verb).unwrap_or(before),
+        (Request::Release(asked), _) if asked.extent == Extent::Save => before,
+        _ => before.after(request.verb()).unwrap_or(before),
     }
 }
 

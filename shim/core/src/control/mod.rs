@@ -42,7 +42,7 @@ pub trait Operations: Sync {
 
     /// Carries out a verb that changes the process. Runs on the worker thread, one at a time, in a phase that
     /// allows it.
-    fn change(&self, request: Request, phases: &Phases) -> Result<Reply, Failure>;
+    fn change(&self, request: &Request, phases: &Phases) -> Result<Reply, Failure>;
 
     /// Hands out a descriptor. Runs on the peer thread: never waits for a peer, takes no lock that is held
     /// across a driver call. `NotNow` parks the request until the phase changes.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +34,11 @@ pub(crate) struct Script {
     pub(crate) exports: AtomicU32,
     /// What `export` answers `NotNow` to, so many times.
     pub(crate) not_now: AtomicU32,
+    /// Done by the next `export`, before it answers.
+    pub(crate) before_export: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) tended: AtomicU32,
+    /// The byte that the one known secret is made of; 0 for [`SECRET`].
+    pub(crate) known: AtomicU8,
     /// Bytes in an inventory that is asked for without allocations.
     pub(crate) long_inventory: AtomicU32,
     notes: Mutex<Vec<String>>,
@@ -65,7 +70,7 @@ impl Operations for Script {
         Ok(Inventory { shim_version, poisoned: request.allocations, ..Inventory::default() })
     }
 
-    fn change(&self, request: Request, phases: &Phases) -> Result<Reply, Failure> {
+    fn change(&self, request: &Request, phases: &Phases) -> Result<Reply, Failure> {
         self.changes.fetch_add(1, Ordering::SeqCst);
         phases.expect(100);
         phases.advance(40);
@@ -93,9 +98,15 @@ impl Operations for Script {
 
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure> {
         self.exports.fetch_add(1, Ordering::SeqCst);
-        if request.secret != SECRET {
+        let known = match self.known.load(Ordering::SeqCst) {
+            0 => SECRET,
+            other => Secret([other; 16]),
+        };
+        if request.secret != known {
             return Err(failure(Cause::Unknown));
         }
+        let before = self.before_export.lock().unwrap_or_else(PoisonError::into_inner).take();
+        before.into_iter().for_each(|act| act());
         let left = self.not_now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
             return Err(failure(Cause::NotNow));
@@ -106,7 +117,7 @@ impl Operations for Script {
     }
 
     fn tend(&self) -> bool {
-        false
+        self.tended.fetch_add(1, Ordering::SeqCst).is_multiple_of(2)
     }
 
     fn poisoned(&self) -> bool {
@@ -224,4 +235,28 @@ pub(crate) fn unasked_failure(mut bytes: &[u8]) -> Failure {
     assert_eq!(frame.header.kind, protocol::FrameKind::Failure);
     assert_eq!(frame.header.id, protocol::UNASKED);
     protocol::decode_failure(&frame.body).expect("a sound failure")
+}
+
+/// Runs `client` as a process of its own and gives the bytes that it writes.
+pub(crate) fn in_child(client: impl FnOnce(&mut dyn Write)) -> Vec<u8> {
+    let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child makes system calls and allocates, which the C library allows after a fork, and leaves
+    // without running anybody's destructors.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| client(&mut writer))));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    drop(writer);
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).expect("a pipe");
+    // SAFETY: waits for the child just made.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    bytes
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() == 0 }
 }

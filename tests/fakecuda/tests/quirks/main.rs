@@ -7,7 +7,12 @@ mod helpers;
 mod process;
 
 mod accounting;
+mod capture;
 mod checkpoint;
+mod copies;
 mod lookup;
+mod native;
+mod process_life;
 mod sharing;
+mod streams;
 mod vmm;

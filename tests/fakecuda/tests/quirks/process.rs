@@ -136,11 +136,17 @@ impl Me {
 
     /// Starts another process of the test.
     pub(crate) fn start(&self, role: &str) -> Other {
+        self.start_with(role, &[])
+    }
+
+    /// The same, with variables of its own.
+    pub(crate) fn start_with(&self, role: &str, environment: &[(&str, &str)]) -> Other {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::empty(), None).unwrap();
         rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).unwrap();
         let mut command = program(&std::env::var(TEST).unwrap());
         command.env(ROLE, role).env(LINK, std::os::fd::AsRawFd::as_raw_fd(&theirs).to_string());
+        command.envs(environment.iter().copied());
         let child = command.spawn().unwrap();
         Other { process: Guard(child), link: Link(ours) }
     }
@@ -161,6 +167,12 @@ impl Other {
     pub(crate) fn kill(mut self) {
         self.process.0.kill().unwrap();
         self.process.0.wait().unwrap();
+    }
+
+    /// Waits until it has been ended by a signal, and gives that.
+    pub(crate) fn signal(mut self) -> i32 {
+        let status = self.process.wait();
+        std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or_else(|| panic!("{status}"))
     }
 
     /// Waits until it has ended well.

@@ -87,6 +87,7 @@ fn a_copy_that_running_work_waits_for_passes_while_launches_are_held() -> Result
     }
     let quiesce = machine.tool().start_verb("quiesce", &[worker.pid()])?;
     machine.status_until(worker.pid(), |status| status["phase"] == "quiescing")?;
+    worker.ok("on held context 0")?;
     worker.ok("start held launch t increment x+8")?;
     machine.status_until(worker.pid(), |status| status["waiting"] == 1)?;
     worker.ok("write x 0 01000000")?;

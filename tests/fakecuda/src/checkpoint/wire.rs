@@ -8,6 +8,7 @@ use std::path::Path;
 
 use cuda_sys::{CheckpointGpuPair, Uuid};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen,
     recv, send, socket_with,
@@ -118,7 +119,7 @@ pub(super) fn ask(dir: &Path, slot: usize, request: &Request) -> io::Result<u32>
     request.write(&mut bytes);
     send(&socket, &bytes, SendFlags::NOSIGNAL)?;
     let mut answer = [0; 4];
-    let (received, _) = recv(&socket, &mut answer, RecvFlags::empty())?;
+    let (received, _) = retry_on_intr(|| recv(&socket, &mut answer, RecvFlags::empty()))?;
     if received == answer.len() {
         Ok(u32::from_ne_bytes(answer))
     } else {
@@ -129,7 +130,7 @@ pub(super) fn ask(dir: &Path, slot: usize, request: &Request) -> io::Result<u32>
 /// Reads the request of a connection.
 pub(super) fn hear(connection: &impl AsFd) -> Option<Request> {
     let mut bytes = [0; LONGEST];
-    let (received, _) = recv(connection, &mut bytes, RecvFlags::empty()).ok()?;
+    let (received, _) = retry_on_intr(|| recv(connection, &mut bytes, RecvFlags::empty())).ok()?;
     if received == LONGEST { Request::read(&bytes) } else { None }
 }
 

@@ -1,15 +1,10 @@
 //! The devices of the machine and which of them a process sees.
 
-use cuda_sys::Uuid;
-
 pub(crate) mod attributes;
 pub(crate) mod calls;
+mod uuid;
 
-/// The UUID of a device of the machine. It never changes, so that maps of GPUs can be written down.
-pub(crate) fn uuid(physical: usize) -> Uuid {
-    let number = u8::try_from(physical).unwrap_or(u8::MAX);
-    Uuid { bytes: [0xfa, 0xce, 0, 0, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, number] }
-}
+pub(crate) use uuid::uuid;
 
 /// The devices that `CUDA_VISIBLE_DEVICES` leaves visible, in its order: ordinals or beginnings of UUIDs. As with the real
 /// driver, the list ends at the first entry that names no device or one that was named before.

@@ -3,13 +3,16 @@
 //! A test calls [`test`] with what its process does. The process is this test program once more; the driver's violations
 //! and its exit status decide. A test with several processes names them: the closure runs in each, and asks for its role.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -72,7 +75,13 @@ impl Setup {
 
 fn program(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(TEST, name);
+    // SAFETY: makes one system call, and a child has its own parent.
+    unsafe {
+        command.pre_exec(|| {
+            Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)
+        })
+    };
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(TEST, name).stdout(Stdio::null());
     command
 }
 
@@ -127,11 +136,17 @@ impl Me {
 
     /// Starts another process of the test.
     pub(crate) fn start(&self, role: &str) -> Other {
+        self.start_with(role, &[])
+    }
+
+    /// The same, with variables of its own.
+    pub(crate) fn start_with(&self, role: &str, environment: &[(&str, &str)]) -> Other {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::empty(), None).unwrap();
         rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).unwrap();
         let mut command = program(&std::env::var(TEST).unwrap());
         command.env(ROLE, role).env(LINK, std::os::fd::AsRawFd::as_raw_fd(&theirs).to_string());
+        command.envs(environment.iter().copied());
         let child = command.spawn().unwrap();
         Other { process: Guard(child), link: Link(ours) }
     }
@@ -152,6 +167,12 @@ impl Other {
     pub(crate) fn kill(mut self) {
         self.process.0.kill().unwrap();
         self.process.0.wait().unwrap();
+    }
+
+    /// Waits until it has been ended by a signal, and gives that.
+    pub(crate) fn signal(mut self) -> i32 {
+        let status = self.process.wait();
+        std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or_else(|| panic!("{status}"))
     }
 
     /// Waits until it has ended well.
@@ -191,8 +212,11 @@ impl Link {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let message =
-            recvmsg(self.0.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, flags).unwrap();
+        // A stop by a tracer interrupts a receive that has a timeout.
+        let message = retry_on_intr(|| {
+            recvmsg(self.0.as_fd(), &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+        })
+        .unwrap();
         let descriptors = control.drain().flat_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
@@ -205,6 +229,46 @@ impl Link {
 
     pub(crate) fn receive(&self) -> Vec<u64> {
         self.receive_with().0
+    }
+
+    /// Whether a message waits to be received.
+    pub(crate) fn has_message(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+    }
+}
+
+/// Threads of another process that are stopped until this is dropped.
+pub(crate) struct Stopped(Vec<i32>);
+
+/// Stops all threads of a process but one.
+pub(crate) fn stop_threads(pid: i32, but: i32) -> Stopped {
+    let mut stopped = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let tid: i32 = entry.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        if tid == but {
+            continue;
+        }
+        // SAFETY: these requests touch no memory of ours.
+        let result = unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: as above.
+        let result = unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: waits for the stop of a thread that we trace.
+        let result = unsafe { libc::waitpid(tid, std::ptr::null_mut(), libc::__WALL) };
+        assert_eq!(result, tid);
+        stopped.push(tid);
+    }
+    Stopped(stopped)
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for &tid in &self.0 {
+            // SAFETY: touches no memory of ours.
+            unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, 0, 0) };
+        }
     }
 }
 

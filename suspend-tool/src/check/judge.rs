@@ -141,6 +141,11 @@ fn phase(pid: Pid, inventory: &Inventory) -> Vec<Finding> {
         let remedy = format!("`nvsnap-gpu-suspend resume {pid}` first");
         findings.push(Finding::blocker("phase", message, remedy).of(pid));
     }
+    if let Some(progress) = inventory.progress {
+        let message =
+            format!("process {pid} is busy with {}, which another command began", progress.verb.name());
+        findings.push(Finding::blocker("busy", message, "wait for it to end").of(pid));
+    }
     if inventory.poisoned {
         let message =
             format!("the library in process {pid} has met a fault of its own and does nothing more");

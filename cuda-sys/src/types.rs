@@ -278,6 +278,61 @@ pub struct AccessDesc {
     pub flags: AccessFlags,
 }
 
+/// `CUmemPoolProps`
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct MemPoolProps {
+    /// What the pool hands out.
+    pub alloc_type: AllocationType,
+    /// The set of ways the pool may be exported.
+    pub handle_types: HandleType,
+    /// Where its memory is.
+    pub location: MemLocation,
+    /// Zero on Linux.
+    pub win32_security_attributes: *mut c_void,
+    /// The most bytes it may hold; 0 is without bound.
+    pub max_size: usize,
+    /// `CU_MEM_CREATE_USAGE_*`
+    pub usage: u16,
+    /// Zero.
+    pub reserved: [u8; 54],
+}
+
+/// `CUarrayMapInfo`: one step of `cuMemMapArrayAsync`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+pub struct ArrayMapInfo {
+    /// Whether `resource` is an array or a mipmapped one.
+    pub resource_type: c_uint,
+    /// The array.
+    pub resource: u64,
+    /// How `subresource` is meant.
+    pub subresource_type: c_uint,
+    /// The part of the array.
+    pub subresource: [u64; 4],
+    /// [`MEM_OPERATION_MAP`] or [`MEM_OPERATION_UNMAP`].
+    pub mem_operation_type: c_uint,
+    /// [`MEM_HANDLE_TYPE_GENERIC`]
+    pub mem_handle_type: c_uint,
+    /// The memory.
+    pub mem_handle: MemHandle,
+    /// Where in the memory.
+    pub offset: u64,
+    /// For which devices.
+    pub device_bit_mask: c_uint,
+    /// Zero.
+    pub flags: c_uint,
+    /// Zero.
+    pub reserved: [c_uint; 2],
+}
+
+/// `CU_MEM_OPERATION_TYPE_MAP`
+pub const MEM_OPERATION_MAP: c_uint = 1;
+/// `CU_MEM_OPERATION_TYPE_UNMAP`
+pub const MEM_OPERATION_UNMAP: c_uint = 2;
+/// `CU_MEM_HANDLE_TYPE_GENERIC`
+pub const MEM_HANDLE_TYPE_GENERIC: c_uint = 0;
+
 /// `CUmulticastObjectProp`
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]

@@ -18,9 +18,11 @@ use cuda_sys::{Context, CuError, Device, GreenContext};
 use protocol::ContextState;
 
 use self::watch::Watch;
+use crate::blocks;
 use crate::captures;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
+use crate::hooks::refuse;
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +97,8 @@ impl Leaving {
     pub(crate) fn gone(mut self) {
         for entry in self.0.drain(..) {
             captures::context_gone(entry.known.context);
+            refuse::context_gone(entry.known.context);
+            blocks::context_destroyed(entry.known.context);
         }
     }
 }

@@ -19,6 +19,9 @@ use crate::target::Start;
 use crate::tool::{Outcome, Tool};
 use crate::usage::Usage;
 
+/// How long something may take to come about.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Which driver a test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {
@@ -147,7 +150,7 @@ impl Machine {
         pid: i32,
         wanted: impl Fn(&serde_json::Value) -> bool,
     ) -> Result<serde_json::Value> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.status(pid)?;
             if wanted(&status) {
@@ -162,6 +165,21 @@ impl Machine {
     /// What the processes use of each device, as `nvidia-smi` would show it.
     pub fn usage(&self) -> Result<Usage> {
         Usage::read(self)
+    }
+
+    /// Asks for the memory in use until it is as wanted: memory that only a descriptor held is freed a little after that is
+    /// closed.
+    pub fn usage_until(&self, wanted: impl Fn(&Usage) -> bool) -> Result<Usage> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let usage = self.usage()?;
+            if wanted(&usage) {
+                return Ok(usage);
+            }
+            if Instant::now() > deadline {
+                fail!("memory in use does not come to be as wanted: {usage:?}");
+            }
+        }
     }
 
     /// The driver calls of one process, in order.

@@ -93,6 +93,21 @@ impl Target {
         Snapshot::of(self.pid)
     }
 
+    /// Insists that it holds no more than `before`, but for `slack_kib` of memory. Connections that have just ended are closed a
+    /// little later, so this looks again until the time is up.
+    pub fn settles_to(&self, before: &Snapshot, slack_kib: u64) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE / 6;
+        loop {
+            let left = before.left_behind(&self.snapshot()?, slack_kib);
+            if left.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                fail!("{} holds more than before:\n{}", self.name, left.join("\n"));
+            }
+        }
+    }
+
     /// What the library wrote into its log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

@@ -1,342 +1,104 @@
-//! What cannot be carried yet: passed on to the driver, counted, refused by `check`.
+//! What cannot be carried yet: passed on to the driver, counted while it is alive, refused by `check`.
+//!
+//! The program gets exactly what the driver answers. Each object is counted under the pass of the call that made
+//! it, so whoever finds nobody inside finds it counted.
 
-use core::ffi::{c_uint, c_void};
+mod interop;
+mod ipc;
+mod memory;
+mod multicast;
+mod pools;
+mod sparse;
 
-use cuda_sys::{
-    CuResult, Device, DevicePtr, ExternalMemory, GraphicsResource, HandleType, IpcMemHandle, MemHandle,
-    MemPool, MulticastObjectProp, Stream,
-};
-use shim_core::calls::CallId;
-use shim_core::gate;
+use cuda_sys::{Context, CuResult};
+use protocol::{Blocker, BlockerKind};
+use shim_core::blockers::{Blockers, Taken};
 
 use crate::driver::real;
+use crate::fresh::Fresh;
 
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuGraphicsMapResources(
-    count: c_uint,
-    resources: *mut GraphicsResource,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuGraphicsMapResources, || {
-        crate::captures::capturing(CallId::cuGraphicsMapResources, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGraphicsMapResources(count, resources, h_stream) }
-}
+pub(crate) use interop::{
+    cuDestroyExternalMemory, cuDestroyExternalSemaphore, cuGraphicsMapResources, cuGraphicsMapResources_ptsz,
+    cuGraphicsUnmapResources, cuGraphicsUnmapResources_ptsz, cuImportExternalMemory,
+    cuImportExternalSemaphore, cuMemGetHandleForAddressRange,
+};
+pub(crate) use ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2};
+pub(crate) use memory::{cuMemAllocManaged, cuMemFree, cuMemFree_v2, unmapped};
+pub(crate) use multicast::{
+    cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindAddr_v2, cuMulticastBindMem,
+    cuMulticastBindMem_v2, cuMulticastCreate, cuMulticastUnbind, mapped, release, retained,
+};
+pub(crate) use pools::{
+    cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer, cuMemPoolExportToShareableHandle,
+    cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer,
+};
+pub(crate) use sparse::{
+    cuArrayDestroy, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz, cuMipmappedArrayDestroy,
+};
 
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuGraphicsMapResources_ptsz(
-    count: c_uint,
-    resources: *mut GraphicsResource,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuGraphicsMapResources_ptsz, || {
-        crate::captures::capturing(CallId::cuGraphicsMapResources_ptsz, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGraphicsMapResources_ptsz(count, resources, h_stream) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuGraphicsUnmapResources(
-    count: c_uint,
-    resources: *mut GraphicsResource,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuGraphicsUnmapResources, || {
-        crate::captures::capturing(CallId::cuGraphicsUnmapResources, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGraphicsUnmapResources(count, resources, h_stream) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuGraphicsUnmapResources_ptsz(
-    count: c_uint,
-    resources: *mut GraphicsResource,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuGraphicsUnmapResources_ptsz, || {
-        crate::captures::capturing(CallId::cuGraphicsUnmapResources_ptsz, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuGraphicsUnmapResources_ptsz(count, resources, h_stream) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemMapArrayAsync(
-    map_info_list: *mut c_void,
-    count: c_uint,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuMemMapArrayAsync, || {
-        crate::captures::capturing(CallId::cuMemMapArrayAsync, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemMapArrayAsync(map_info_list, count, h_stream) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemMapArrayAsync_ptsz(
-    map_info_list: *mut c_void,
-    count: c_uint,
-    h_stream: Stream,
-) -> CuResult {
-    let _pass = gate::enter_on(CallId::cuMemMapArrayAsync_ptsz, || {
-        crate::captures::capturing(CallId::cuMemMapArrayAsync_ptsz, h_stream)
-    });
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemMapArrayAsync_ptsz(map_info_list, count, h_stream) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuDestroyExternalMemory(ext_mem: ExternalMemory) -> CuResult {
-    let _pass = gate::enter(CallId::cuDestroyExternalMemory);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuDestroyExternalMemory(ext_mem) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuImportExternalMemory(
-    ext_mem_out: *mut ExternalMemory,
-    mem_handle_desc: *const c_void,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuImportExternalMemory);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuImportExternalMemory(ext_mem_out, mem_handle_desc) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuIpcCloseMemHandle(dptr: DevicePtr) -> CuResult {
-    let _pass = gate::enter(CallId::cuIpcCloseMemHandle);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuIpcCloseMemHandle(dptr) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuIpcGetMemHandle(p_handle: *mut IpcMemHandle, dptr: DevicePtr) -> CuResult {
-    let _pass = gate::enter(CallId::cuIpcGetMemHandle);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuIpcGetMemHandle(p_handle, dptr) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuIpcOpenMemHandle(
-    pdptr: *mut DevicePtr,
-    handle: IpcMemHandle,
-    flags: c_uint,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuIpcOpenMemHandle);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuIpcOpenMemHandle(pdptr, handle, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuIpcOpenMemHandle_v2(
-    pdptr: *mut DevicePtr,
-    handle: IpcMemHandle,
-    flags: c_uint,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuIpcOpenMemHandle_v2);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuIpcOpenMemHandle_v2(pdptr, handle, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemAllocManaged(dptr: *mut DevicePtr, bytesize: usize, flags: c_uint) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemAllocManaged);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemAllocManaged(dptr, bytesize, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemGetHandleForAddressRange(
-    handle: *mut c_void,
-    dptr: DevicePtr,
-    size: usize,
-    handle_type: c_uint,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemGetHandleForAddressRange);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemGetHandleForAddressRange(handle, dptr, size, handle_type, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolCreate(pool: *mut MemPool, pool_props: *const c_void) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolCreate);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolCreate(pool, pool_props) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolDestroy(pool: MemPool) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolDestroy);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolDestroy(pool) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolExportPointer(share_data_out: *mut c_void, ptr: DevicePtr) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolExportPointer);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolExportPointer(share_data_out, ptr) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolExportToShareableHandle(
-    handle_out: *mut c_void,
-    pool: MemPool,
-    handle_type: HandleType,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolExportToShareableHandle);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolExportToShareableHandle(handle_out, pool, handle_type, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolImportFromShareableHandle(
-    pool_out: *mut MemPool,
-    handle: *mut c_void,
-    handle_type: HandleType,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolImportFromShareableHandle);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolImportFromShareableHandle(pool_out, handle, handle_type, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMemPoolImportPointer(
-    ptr_out: *mut DevicePtr,
-    pool: MemPool,
-    share_data: *mut c_void,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMemPoolImportPointer);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMemPoolImportPointer(ptr_out, pool, share_data) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastAddDevice(mc_handle: MemHandle, dev: Device) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastAddDevice);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastAddDevice(mc_handle, dev) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastBindAddr(
-    mc_handle: MemHandle,
-    mc_offset: usize,
-    memptr: DevicePtr,
-    size: usize,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastBindAddr);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastBindAddr(mc_handle, mc_offset, memptr, size, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastBindAddr_v2(
-    mc_handle: MemHandle,
-    dev: Device,
-    mc_offset: usize,
-    memptr: DevicePtr,
-    size: usize,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastBindAddr_v2);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastBindAddr_v2(mc_handle, dev, mc_offset, memptr, size, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastBindMem(
-    mc_handle: MemHandle,
-    mc_offset: usize,
-    mem_handle: MemHandle,
-    mem_offset: usize,
-    size: usize,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastBindMem);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastBindMem(mc_handle, mc_offset, mem_handle, mem_offset, size, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastBindMem_v2(
-    mc_handle: MemHandle,
-    dev: Device,
-    mc_offset: usize,
-    mem_handle: MemHandle,
-    mem_offset: usize,
-    size: usize,
-    flags: u64,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastBindMem_v2);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastBindMem_v2(mc_handle, dev, mc_offset, mem_handle, mem_offset, size, flags) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastCreate(
-    mc_handle: *mut MemHandle,
-    prop: *const MulticastObjectProp,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastCreate);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastCreate(mc_handle, prop) }
-}
-
-/// # Safety
-/// As the driver's function of this name.
-pub(crate) unsafe fn cuMulticastUnbind(
-    mc_handle: MemHandle,
-    dev: Device,
-    mc_offset: usize,
-    size: usize,
-) -> CuResult {
-    let _pass = gate::enter(CallId::cuMulticastUnbind);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuMulticastUnbind(mc_handle, dev, mc_offset, size) }
-}
-
-/// Counts something that cannot be carried, with an example.
-pub(crate) fn count(_kind: protocol::BlockerKind, _example: &str) {}
+static TABLE: Fresh<Blockers> = Fresh::new();
 
 /// What is alive that cannot be carried.
-pub(crate) fn blockers() -> Vec<protocol::Blocker> {
-    Vec::new()
+pub(crate) fn blockers() -> Vec<Blocker> {
+    table().list()
+}
+
+/// A context is gone, and what was made in it.
+pub(crate) fn context_gone(context: Context) {
+    let owner = address(context.0);
+    // The others are owned by something else, or by nothing.
+    let in_context = |kind| {
+        use BlockerKind as K;
+        matches!(
+            kind,
+            K::IpcOpened | K::IpcExported | K::Managed | K::RawHandle | K::ExternalMemory | K::Graphics
+        )
+    };
+    gone(table().take_all(|kind, _, entry| in_context(kind) && entry.owner == owner && owner != 0));
 }
 
 /// Forgets what the parent had: called in a forked child.
-pub(crate) fn forked() {}
+pub(crate) fn forked() {
+    TABLE.forked();
+}
+
+fn table() -> &'static Blockers {
+    TABLE.get()
+}
+
+/// Ends a call that destroys what was `taken` out of the table before.
+fn settle(taken: Taken, result: CuResult) -> CuResult {
+    match result {
+        Ok(()) => gone(taken),
+        Err(_) => table().put_back(taken),
+    }
+    result
+}
+
+/// They are destroyed.
+fn gone(taken: Taken) {
+    drop(taken);
+}
+
+/// The context that what is made now goes with.
+fn owner() -> u64 {
+    let mut context = Context::NULL;
+    // SAFETY: `context` is writable.
+    let found = unsafe { real::cuCtxGetCurrent(&raw mut context) };
+    if found.is_ok() { address(context.0) } else { 0 }
+}
+
+fn address<T>(pointer: *const T) -> u64 {
+    wide(pointer.addr())
+}
+
+fn wide(size: usize) -> u64 {
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+/// A number for bytes (FNV-1a). Who shares one by chance is counted as one object, which still refuses.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,6 +1,6 @@
 //! Taking mappings apart and putting them back at the same addresses, each marked after its driver call.
 
-use core::mem::size_of;
+use std::time::Duration;
 
 use cuda_sys::{AccessDesc, CuResult, DevicePtr, MemHandle};
 use shim_core::world::{Key, Standing, View};
@@ -10,8 +10,6 @@ use crate::driver::real;
 use crate::kept::Kept;
 use crate::transfer::TransferError;
 use crate::world::world;
-
-use std::time::Duration;
 
 /// How long a call of the program that still uses a handle is waited for. The gates are closed and all work has
 /// drained, so it can only be a peer's request that is just being answered.
@@ -87,8 +85,7 @@ fn trouble(call: &'static str, view: &View) -> impl FnOnce(cuda_sys::CuError) ->
     move |error| Trouble::of(object, TransferError::Driver { call, error }.into())
 }
 
-/// A size as the driver takes it. It came from the driver's own interface.
-const fn narrow(len: u64) -> usize {
-    const { assert!(size_of::<usize>() == size_of::<u64>()) };
-    len as usize
+/// A size as the driver takes it. The program gave it as one.
+fn narrow(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
 }

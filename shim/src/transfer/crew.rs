@@ -1,4 +1,4 @@
-//! Threads that help with one transfer and are gone when it is over.
+//! Threads that help with one transfer and are gone when it is over. They allocate nothing.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_crew_works_through_a_queue_and_is_gone_afterwards() {
-        let (queue, sum) = (Queue::new(), AtomicU64::new(0));
+        let (queue, sum) = (Queue::new(100), AtomicU64::new(0));
         let body = || {
             while let Some(number) = queue.pop() {
                 sum.fetch_add(number, Ordering::Relaxed);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_the_crew_is_an_error() {
-        let queue = Queue::new();
+        let queue = Queue::new(100);
         queue.push(1);
         let body = || {
             if queue.pop().is_some() {

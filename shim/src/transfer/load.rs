@@ -7,7 +7,7 @@ use shim_core::world::{Place, Saved};
 
 use super::crew::with_crew;
 use super::queue::Queue;
-use super::ring::{FLYING, Ring, Slot, slices};
+use super::ring::{FLYING, Ring, SLOTS, Slot, slices};
 use super::window::Window;
 use super::{GRAIN, Memory, Shown, Source, TransferError, Trouble};
 use crate::driver::real;
@@ -53,14 +53,7 @@ pub(crate) fn with_loader<R>(
     phases: &Phases,
     lead: impl FnOnce(&mut Loader<'_>) -> R,
 ) -> Result<R, TransferError> {
-    let desk = Desk {
-        source,
-        phases,
-        tasks: Queue::new(),
-        ready: Queue::new(),
-        written: Queue::new(),
-        trouble: Trouble::default(),
-    };
+    let desk = Desk::new(source, phases);
     let window = Window::open(largest)?;
     let mut loader = Loader { desk: &desk, window, ring: None };
     with_crew(&|| desk.work(), &|| desk.tasks.close(), || lead(&mut loader))
@@ -75,29 +68,11 @@ impl Loader<'_> {
         saved: &Saved,
     ) -> Result<(), TransferError> {
         let filled = match self.window.show(real, prop, saved.len())? {
-            Shown::Processor(memory) => self.write(memory, saved),
+            Shown::Processor(memory) => self.desk.write(memory, saved),
             Shown::Device(device, address) => self.copy_to(device, address, saved),
         };
         let hidden = self.window.hide();
         filled.and(hidden)
-    }
-
-    /// Has the crew write memory that the processor reaches, and waits until it has.
-    fn write(&self, mut memory: Memory, saved: &Saved) -> Result<(), TransferError> {
-        let mut count = 0_usize;
-        for piece in saved.pieces() {
-            let mut rest = memory.split(usize::try_from(piece.len).unwrap_or(usize::MAX));
-            for at in (0_u64..).step_by(GRAIN) {
-                let part = rest.split(GRAIN);
-                if part.len == 0 {
-                    break;
-                }
-                self.desk.tasks.push(Task::Memory(part, piece.place.skip(at)));
-                count += 1;
-            }
-        }
-        (0..count).for_each(|_| drop(self.desk.written.pop()));
-        self.desk.trouble.outcome()
     }
 
     /// Copies to a device.
@@ -184,7 +159,36 @@ fn parts(saved: &Saved) -> impl Iterator<Item = (u64, usize, Place)> {
     })
 }
 
-impl Desk<'_> {
+impl<'a> Desk<'a> {
+    fn new(source: &'a dyn Source, phases: &'a Phases) -> Self {
+        Self {
+            source,
+            phases,
+            tasks: Queue::new(SLOTS),
+            ready: Queue::new(SLOTS),
+            written: Queue::new(0),
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Has the crew write memory that the processor reaches, and waits until it has.
+    fn write(&self, mut memory: Memory, saved: &Saved) -> Result<(), TransferError> {
+        let mut count = 0_usize;
+        for piece in saved.pieces() {
+            let mut rest = memory.split(usize::try_from(piece.len).unwrap_or(usize::MAX));
+            for at in (0_u64..).step_by(GRAIN) {
+                let part = rest.split(GRAIN);
+                if part.len == 0 {
+                    break;
+                }
+                self.tasks.push(Task::Memory(part, piece.place.skip(at)));
+                count += 1;
+            }
+        }
+        (0..count).for_each(|_| self.written.pop().unwrap_or_default());
+        self.trouble.outcome()
+    }
+
     /// What a thread of the crew does.
     fn work(&self) {
         while let Some(task) = self.tasks.pop() {
@@ -205,5 +209,51 @@ impl Desk<'_> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use shim_core::world::Piece;
+
+    /// Loads into memory that the processor reaches.
+    pub(crate) fn load(bytes: &mut [u8], saved: &Saved, source: &dyn Source) -> Result<(), TransferError> {
+        let phases = Phases::new();
+        let desk = Desk::new(source, &phases);
+        let memory = Memory { start: bytes.as_mut_ptr(), len: bytes.len() };
+        with_crew(&|| desk.work(), &|| desk.tasks.close(), || desk.write(memory, saved))?
+    }
+
+    #[test]
+    fn parts_leave_zeros_out_and_fit_a_slot() {
+        let (mut saved, slot) = (Saved::default(), 8 << 20);
+        for (len, place) in [(5, Place::Zero), (2 * slot + 3, Place::Host(100)), (7, Place::Zero)] {
+            saved.push(Piece { len, place });
+        }
+        let told: Vec<_> = parts(&saved).collect();
+        let whole = usize::try_from(slot).unwrap();
+        assert_eq!(
+            told,
+            [
+                (5, whole, Place::Host(100)),
+                (5 + slot, whole, Place::Host(100 + slot)),
+                (5 + 2 * slot, 3, Place::Host(100 + 2 * slot)),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_error_of_the_source_ends_it() {
+        struct Fails;
+        impl Source for Fails {
+            fn fetch(&self, _: Place, _: &mut [u8]) -> Result<(), TransferError> {
+                Err(TransferError::System { call: "read", errno: libc::EIO })
+            }
+        }
+        let mut saved = Saved::default();
+        saved.push(Piece { len: 10, place: Place::Host(1) });
+        let error = TransferError::System { call: "read", errno: libc::EIO };
+        assert_eq!(load(&mut [0; 10], &saved, &Fails), Err(error));
     }
 }

@@ -28,7 +28,7 @@ use shim_core::world::Place;
 
 use context::Current;
 pub(crate) use load::{Loader, with_loader};
-pub(crate) use save::{Saver, with_saver};
+pub(crate) use save::with_saver;
 
 /// Bytes are looked at and put away in grains of this size, a huge page: a grain that is zero takes no room.
 const GRAIN: usize = 2 << 20;

@@ -1,4 +1,7 @@
 //! A queue between threads. (The standard library's channels keep a thread-local with a destructor.)
+//!
+//! Room for what is pushed is made by [`Queue::new`]: a thread of the crew that allocated would leave an arena of the
+//! C library behind in the program.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,8 +20,9 @@ struct State<T> {
 }
 
 impl<T> Queue<T> {
-    pub(super) const fn new() -> Self {
-        let state = State { items: VecDeque::new(), closed: false };
+    /// A queue with room for `room` items; more make it grow.
+    pub(super) fn new(room: usize) -> Self {
+        let state = State { items: VecDeque::with_capacity(room), closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 

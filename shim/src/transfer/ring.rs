@@ -10,7 +10,7 @@ use crate::driver::real;
 /// Bytes of a slot: long enough that starting a copy costs nothing against it.
 const SLOT: usize = 8 << 20;
 /// Slots. Half of them are with the device at a time, half with the crew.
-const SLOTS: usize = 6;
+pub(super) const SLOTS: usize = 6;
 /// How many copies are under way at once.
 pub(super) const FLYING: usize = SLOTS / 2;
 
@@ -104,9 +104,12 @@ impl Drop for Slot {
     fn drop(&mut self) {
         // A copy that still writes to the memory must not outlive it.
         let idle = self.wait();
-        // SAFETY: our own stream, not used any more.
-        let ended =
-            if self.stream.is_null() { Ok(()) } else { unsafe { real::cuStreamDestroy_v2(self.stream) } };
+        let ended = if self.stream.is_null() {
+            Ok(())
+        } else {
+            // SAFETY: our own stream, not used any more.
+            unsafe { real::cuStreamDestroy_v2(self.stream) }
+        };
         let freed = if self.pinned {
             // SAFETY: from `cuMemHostAlloc`.
             unsafe { real::cuMemFreeHost(self.memory.cast()) }

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use cuda_sys::{AllocationProp, Device, DevicePtr, MemHandle};
-use shim_core::world::{Piece, Saved};
+use shim_core::world::{Piece, Place, Saved};
 
 use super::crew::with_crew;
 use super::queue::Queue;
-use super::ring::{FLYING, Ring, Slot, slices};
+use super::ring::{FLYING, Ring, SLOTS, Slot, slices};
 use super::window::Window;
 use super::{GRAIN, Memory, Shown, Sink, TransferError, Trouble};
 use crate::driver::real;
@@ -39,7 +39,8 @@ struct Desk<'a> {
     free: Queue<Slot>,
     /// One for each part of memory that the crew has read.
     read: Queue<()>,
-    kept: Mutex<BTreeMap<(usize, u64), Vec<Piece>>>,
+    /// For each object a piece per grain; the lead makes room.
+    kept: Mutex<BTreeMap<usize, Vec<Piece>>>,
     trouble: Trouble,
 }
 
@@ -59,15 +60,7 @@ pub(crate) fn with_saver(
     lead: impl FnOnce(&mut Saver<'_>) -> Result<(), (usize, TransferError)>,
 ) -> Result<BTreeMap<usize, Saved>, (Option<usize>, TransferError)> {
     let of_none = |error| (None, error);
-    let desk = Desk {
-        sink,
-        phases,
-        full: Queue::new(),
-        free: Queue::new(),
-        read: Queue::new(),
-        kept: Mutex::new(BTreeMap::new()),
-        trouble: Trouble::default(),
-    };
+    let desk = Desk::new(sink, phases);
     let window = Window::open(largest).map_err(of_none)?;
     let mut saver = Saver { desk: &desk, window, ring: None };
     let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
@@ -80,12 +73,15 @@ pub(crate) fn with_saver(
         return Err((Some(object), error));
     }
     led.map_err(of_none)?.map_err(|(object, error)| (Some(object), error))?;
-    let mut saved: BTreeMap<usize, Saved> = BTreeMap::new();
-    for ((object, _), pieces) in desk.kept.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        let saved = saved.entry(object).or_default();
-        pieces.into_iter().for_each(|piece| saved.push(piece));
-    }
-    Ok(saved)
+    let kept = desk.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(kept.into_iter().map(|(object, pieces)| (object, joined(pieces))).collect())
+}
+
+/// Pieces in their order.
+fn joined(pieces: Vec<Piece>) -> Saved {
+    let mut saved = Saved::default();
+    pieces.into_iter().for_each(|piece| saved.push(piece));
+    saved
 }
 
 impl Saver<'_> {
@@ -97,9 +93,10 @@ impl Saver<'_> {
         prop: &AllocationProp,
         size: u64,
     ) -> Result<(), TransferError> {
+        self.desk.make_room(object, size);
         let copied = match self.window.show(real, prop, size)? {
             Shown::Processor(memory) => {
-                self.read(object, memory);
+                self.desk.read(object, memory);
                 Ok(())
             }
             Shown::Device(device, address) => self.copy_from(device, object, address, size),
@@ -107,20 +104,6 @@ impl Saver<'_> {
         // Also after an error: a mapping left behind keeps the memory.
         let hidden = self.window.hide();
         copied.and(hidden)
-    }
-
-    /// Has the crew read memory that the processor reaches, and waits until it has.
-    fn read(&self, object: usize, mut memory: Memory) {
-        let mut count = 0_usize;
-        for at in (0_u64..).step_by(GRAIN) {
-            let part = memory.split(GRAIN);
-            if part.len == 0 {
-                break;
-            }
-            self.desk.full.push(Parcel { object, at, len: part.len, bytes: Bytes::Memory(part) });
-            count += 1;
-        }
-        (0..count).for_each(|_| drop(self.desk.read.pop()));
     }
 
     /// Copies from a device; all copies have landed when it returns.
@@ -197,7 +180,33 @@ impl Saver<'_> {
     }
 }
 
-impl Desk<'_> {
+impl<'a> Desk<'a> {
+    fn new(sink: &'a dyn Sink, phases: &'a Phases) -> Self {
+        Self {
+            sink,
+            phases,
+            full: Queue::new(SLOTS),
+            free: Queue::new(SLOTS),
+            read: Queue::new(0),
+            kept: Mutex::new(BTreeMap::new()),
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Has the crew read memory that the processor reaches, and waits until it has.
+    fn read(&self, object: usize, mut memory: Memory) {
+        let mut count = 0_usize;
+        for at in (0_u64..).step_by(GRAIN) {
+            let part = memory.split(GRAIN);
+            if part.len == 0 {
+                break;
+            }
+            self.full.push(Parcel { object, at, len: part.len, bytes: Bytes::Memory(part) });
+            count += 1;
+        }
+        (0..count).for_each(|_| self.read.pop().unwrap_or_default());
+    }
+
     /// What a thread of the crew does.
     fn work(&self) {
         while let Some(Parcel { object, at, len, mut bytes }) = self.full.pop() {
@@ -206,8 +215,7 @@ impl Desk<'_> {
                 // SAFETY: the lead keeps the window open until this part was counted as read.
                 Bytes::Memory(memory) => unsafe { memory.bytes() },
             };
-            if let Some(pieces) = self.trouble.unless(object, || keep(self.sink, object, at, grains)) {
-                self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert((object, at), pieces);
+            if self.trouble.unless(object, || self.keep(object, at, grains)).is_some() {
                 self.phases.advance(u64::try_from(len).unwrap_or_default());
             }
             match bytes {
@@ -216,16 +224,84 @@ impl Desk<'_> {
             }
         }
     }
+
+    /// Puts bytes away, grain by grain.
+    fn keep(&self, object: usize, at: u64, bytes: &[u8]) -> Result<(), TransferError> {
+        for (at, grain) in (at..).step_by(GRAIN).zip(bytes.chunks(GRAIN)) {
+            let len = u64::try_from(grain.len()).unwrap_or_default();
+            let piece = Piece { len, place: self.sink.keep(object, at, grain)? };
+            let number = usize::try_from(at).unwrap_or(usize::MAX) / GRAIN;
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = kept.get_mut(&object).and_then(|pieces| pieces.get_mut(number)) {
+                *place = piece;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for what will be known of an object.
+    fn make_room(&self, object: usize, size: u64) {
+        let grains = usize::try_from(size).unwrap_or(usize::MAX).div_ceil(GRAIN);
+        let pieces = vec![Piece { len: 0, place: Place::Zero }; grains];
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(object, pieces);
+    }
 }
 
-/// Puts bytes away, grain by grain.
-fn keep(sink: &dyn Sink, object: usize, at: u64, bytes: &[u8]) -> Result<Vec<Piece>, TransferError> {
-    (at..)
-        .step_by(GRAIN)
-        .zip(bytes.chunks(GRAIN))
-        .map(|(at, grain)| {
-            let len = u64::try_from(grain.len()).unwrap_or_default();
-            Ok(Piece { len, place: sink.keep(object, at, grain)? })
-        })
-        .collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::arena::{HostMemory, Parts};
+    use crate::transfer::load::tests::load;
+
+    /// Bytes with zero grains at the start and in the middle, and an odd end.
+    fn bytes() -> Vec<u8> {
+        let byte = |at: usize| match at / GRAIN {
+            0 | 3 => 0,
+            _ => u8::try_from(at % 251).unwrap(),
+        };
+        (0..5 * GRAIN + 12345).map(byte).collect()
+    }
+
+    fn save(bytes: &mut [u8], sink: &dyn Sink) -> Result<Saved, TransferError> {
+        let phases = Phases::new();
+        let desk = Desk::new(sink, &phases);
+        let size = u64::try_from(bytes.len()).unwrap();
+        desk.make_room(0, size);
+        let memory = Memory { start: bytes.as_mut_ptr(), len: bytes.len() };
+        with_crew(&|| desk.work(), &|| desk.full.close(), || desk.read(0, memory))?;
+        desk.trouble.outcome()?;
+        Ok(joined(desk.kept.into_inner().unwrap().remove(&0).unwrap()))
+    }
+
+    #[test]
+    fn what_was_saved_is_loaded_and_zeros_are_told() {
+        let mut bytes = bytes();
+        let size = u64::try_from(bytes.len()).unwrap();
+        let parts = Parts::new([size], None).unwrap();
+        let saved = save(&mut bytes, &parts).unwrap();
+        assert_eq!((saved.len(), saved.zero()), (size, 2 * u64::try_from(GRAIN).unwrap()));
+        assert_eq!(saved.pieces().len(), 4, "neighbours are one piece");
+        let mut back = vec![0xaa; bytes.len()];
+        load(&mut back, &saved, &HostMemory).unwrap();
+        assert!(back == bytes);
+    }
+
+    #[test]
+    fn an_error_of_the_sink_ends_it() {
+        let mut bytes = bytes();
+        let limit = 2 * u64::try_from(GRAIN).unwrap();
+        let parts = Parts::new([u64::try_from(bytes.len()).unwrap()], Some(limit)).unwrap();
+        assert_eq!(save(&mut bytes, &parts), Err(TransferError::OverLimit { limit }));
+    }
+
+    #[test]
+    fn a_panic_in_the_sink_ends_it() {
+        struct Panics;
+        impl Sink for Panics {
+            fn keep(&self, _: usize, _: u64, _: &[u8]) -> Result<Place, TransferError> {
+                std::panic::resume_unwind(Box::new(()))
+            }
+        }
+        assert_eq!(save(&mut bytes(), &Panics), Err(TransferError::Panicked));
+    }
 }

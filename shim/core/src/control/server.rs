@@ -26,6 +26,10 @@ pub struct Limits {
     pub park: Duration,
     /// Bytes of answers that wait to be taken, over all clients. Beyond it nothing long is answered.
     pub unsent: usize,
+    /// How often an idle worker looks whether anything is to be looked after.
+    pub tend: Duration,
+    /// How soon it looks again if there was.
+    pub tend_again: Duration,
 }
 
 impl Limits {
@@ -36,12 +40,10 @@ impl Limits {
         send: Duration::from_secs(10),
         park: Duration::from_secs(5),
         unsent: 128 << 20,
+        tend: Duration::from_secs(5),
+        tend_again: Duration::from_secs(1),
     };
 }
-
-/// How often an idle worker looks whether anything is to be looked after, and how soon it looks again if there was.
-const TEND: Duration = Duration::from_secs(5);
-const TEND_AGAIN: Duration = Duration::from_secs(1);
 
 const CONTROL_STACK: usize = 256 << 10;
 /// The verbs run here, and the driver below them.
@@ -122,14 +124,15 @@ impl Server {
 
     /// The worker thread: verbs that change something, and between them what has to be looked after.
     fn work(&self) {
-        let mut rest = TEND;
+        let Limits { tend, tend_again, .. } = self.limits;
+        let mut rest = tend;
         loop {
             match self.changes.next(Some(rest)) {
                 Next::Job(job) => self.run(job),
                 Next::Rested if self.phases.get() == Phase::Running => {
                     // A panic in it poisons the process, and is the last it did.
                     let again = catch_unwind(AssertUnwindSafe(|| self.operations.tend()));
-                    rest = if again.unwrap_or_else(|_| self.poison()) { TEND_AGAIN } else { TEND };
+                    rest = if again.unwrap_or_else(|_| self.poison()) { tend_again } else { tend };
                 }
                 Next::Rested => {}
                 Next::Closed => return,

@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    AllocationId, Cause, FrameError, GateLevel, Phase, QuiesceRequest, Reason, Secret, Unreachable, VERSION,
-    VerbKind, verbs,
+    AllocationId, Cause, ExportRequest, FrameError, GateLevel, InspectRequest, Phase, QuiesceRequest, Reason,
+    Secret, Unreachable, VERSION, VerbKind, verbs,
 };
 use shim_core::control::{Descriptors, Limits};
 use shim_core::peer::{self, PeerError};
 
-use crate::fixture::{PATIENCE, SECRET, Target, in_child, is_root, own_pid};
+use crate::fixture::{Client, PATIENCE, SECRET, Target, in_child, is_root, own_pid};
 use crate::remote::{Remote, Role};
 
 static DESCRIPTORS: Descriptors = Descriptors::new();
@@ -83,16 +83,8 @@ fn whoever_is_told_not_now_asks_again_until_its_deadline() {
     let late = export(own_pid(), SECRET, Instant::now() + Duration::from_millis(350)).expect_err("not now");
     assert!(matches!(late, PeerError::TimedOut { pid } if pid == own_pid()), "{late}");
 
-    // A request that is not answered in this phase is answered at once in the next, park or not.
-    target.phases.set(Phase::Running);
-    target.script.not_now.store(1, Ordering::SeqCst);
-    std::thread::scope(|scope| {
-        let asker = scope.spawn(|| contents(export(own_pid(), SECRET, in_time()).expect("a descriptor")));
-        target.phases.set(Phase::Quiescing);
-        assert_eq!(asker.join().expect("no panic"), ALLOCATION.0);
-    });
-
     // A verb under way is no obstacle.
+    target.phases.set(Phase::Running);
     let (told, go) = target.script.hold();
     let mut client = target.client();
     let asked = client.send::<verbs::Quiesce>(&QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 });
@@ -100,6 +92,21 @@ fn whoever_is_told_not_now_asks_again_until_its_deadline() {
     assert_eq!(contents(export(own_pid(), SECRET, in_time()).expect("a descriptor")), ALLOCATION.0);
     go.send(()).expect("the worker waits");
     client.hear(asked).expect("quiet");
+}
+
+#[test]
+fn a_phase_that_changes_while_a_peer_is_being_told_not_now_is_not_missed() {
+    let target = Target::start(Limits { park: PATIENCE * 10, ..Limits::DEFAULT });
+    target.script.not_now.store(1, Ordering::SeqCst);
+    let (phases, name) = (target.phases, target.name.clone());
+    *target.script.before_export.lock().expect("not poisoned") = Some(Box::new(move || {
+        phases.set(Phase::Quiescing);
+        // Once this is answered, the control thread has looked at what was parked, and found nothing.
+        Client::connect(&name).ask::<verbs::Inspect>(&InspectRequest { allocations: true }).expect("served");
+    }));
+    let request = ExportRequest { allocation: ALLOCATION, secret: SECRET };
+    assert_eq!(target.client().ask::<verbs::Export>(&request).expect("in the new phase").size, 16);
+    assert_eq!(target.script.exports.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -115,13 +122,31 @@ fn a_name_that_nobody_serves_does_not_hide_the_one_that_is_served() {
 fn an_allocation_is_found_with_whoever_has_it() {
     let mut busy = Remote::start(Role::Server);
     let holder = Remote::start(Role::Server);
-    let gone = Remote::start(Role::HangsUp);
+    let rude = Remote::start(Role::HangsUp);
     busy.tell("release");
     let (pid, descriptor) = peer::find(ALLOCATION, SECRET, in_time(), &DESCRIPTORS).expect("somebody has it");
     assert_eq!(contents(descriptor), ALLOCATION.0);
     assert_ne!(pid, busy.pid, "that one has to wait");
-    assert_ne!(pid, gone.pid);
+    assert_ne!(pid, rude.pid);
     drop(holder);
+}
+
+#[test]
+fn a_no_of_one_process_does_not_end_the_search() {
+    let mut holder = Remote::start(Role::Server);
+    let mut stranger = Remote::start(Role::Server);
+    stranger.tell("know nothing");
+    // A secret of this test's own, so that no other test's server has an answer.
+    let secret = Secret([33; 16]);
+    holder.tell("release");
+    holder.tell("know 33");
+    let search = std::thread::spawn(move || peer::find(ALLOCATION, secret, in_time(), &DESCRIPTORS));
+    while stranger.tell("exports") == "0" {
+        std::thread::yield_now();
+    }
+    holder.tell("load");
+    let (pid, descriptor) = search.join().expect("no panic").expect("the holder has it");
+    assert_eq!((pid, contents(descriptor)), (holder.pid, ALLOCATION.0.to_vec()));
 }
 
 #[test]
@@ -129,6 +154,19 @@ fn a_process_that_is_gone_is_called_gone() {
     let mut remote = Remote::start(Role::Server);
     remote.kill();
     let error = export(remote.pid, SECRET, in_time()).expect_err("gone");
+    assert_eq!(reason(&error), Some(Reason::NoProcess), "{error}");
+}
+
+#[test]
+fn a_dead_process_that_nobody_has_waited_for_is_called_gone() {
+    let mut child = std::process::Command::new("true").spawn().expect("a process");
+    let pid = i32::try_from(child.id()).expect("a pid");
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("nobody has waited");
+    while !stat().contains(") Z ") {
+        std::thread::yield_now();
+    }
+    let error = export(pid, SECRET, in_time()).expect_err("gone");
+    child.wait().expect("it ended");
     assert_eq!(reason(&error), Some(Reason::NoProcess), "{error}");
 }
 
@@ -144,9 +182,11 @@ fn a_process_without_the_library_is_called_that() {
 
 #[test]
 fn a_process_that_hangs_up_is_asked_again_and_then_named() {
-    let remote = Remote::start(Role::HangsUp);
+    let mut remote = Remote::start(Role::HangsUp);
     let error = export(remote.pid, SECRET, in_time()).expect_err("no answer");
     assert!(matches!(error, PeerError::Closed { pid } if pid == remote.pid), "{error}");
+    let visits: u32 = remote.tell("visits").parse().expect("a number");
+    assert!(visits >= 3, "asked {visits} times");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SendError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +34,11 @@ pub(crate) struct Script {
     pub(crate) exports: AtomicU32,
     /// What `export` answers `NotNow` to, so many times.
     pub(crate) not_now: AtomicU32,
+    /// Done by the next `export`, before it answers.
+    pub(crate) before_export: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(crate) tended: AtomicU32,
+    /// The byte that the one known secret is made of; 0 for [`SECRET`].
+    pub(crate) known: AtomicU8,
     /// Bytes in an inventory that is asked for without allocations.
     pub(crate) long_inventory: AtomicU32,
     notes: Mutex<Vec<String>>,
@@ -93,9 +98,15 @@ impl Operations for Script {
 
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure> {
         self.exports.fetch_add(1, Ordering::SeqCst);
-        if request.secret != SECRET {
+        let known = match self.known.load(Ordering::SeqCst) {
+            0 => SECRET,
+            other => Secret([other; 16]),
+        };
+        if request.secret != known {
             return Err(failure(Cause::Unknown));
         }
+        let before = self.before_export.lock().unwrap_or_else(PoisonError::into_inner).take();
+        before.into_iter().for_each(|act| act());
         let left = self.not_now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         if left.is_ok() {
             return Err(failure(Cause::NotNow));
@@ -106,7 +117,7 @@ impl Operations for Script {
     }
 
     fn tend(&self) -> bool {
-        false
+        self.tended.fetch_add(1, Ordering::SeqCst).is_multiple_of(2)
     }
 
     fn poisoned(&self) -> bool {

@@ -6,15 +6,18 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Cause, FrameKind, Header, InspectRequest, LoadRequest, MAGIC, REQUEST_LIMIT, VERSION, VerbKind, verbs,
+    Cause, FrameKind, GateLevel, Header, InspectRequest, LoadRequest, MAGIC, QuiesceRequest, REQUEST_LIMIT,
+    VERSION, VerbKind, verbs,
 };
 use shim_core::control::{Limits, socket};
 
 use crate::fixture::{Client, PATIENCE, Target, in_child, is_root, unasked_failure};
+use crate::remote::{Remote, Role};
 
 const ALL: InspectRequest = InspectRequest { allocations: true };
 const LONG: InspectRequest = InspectRequest { allocations: false };
-const SHORT: Duration = Duration::from_millis(300);
+/// Long enough for a client that the scheduler forgets for a while.
+const SHORT: Duration = Duration::from_secs(2);
 
 fn header(verb: u8, length: u32) -> [u8; Header::LEN] {
     Header { verb, kind: FrameKind::Request, id: 1, length }.encode()
@@ -182,26 +185,41 @@ fn an_unknown_verb_and_an_unreadable_body_are_answered_and_the_connection_goes_o
 
 #[test]
 fn a_hundred_idle_connections_keep_nobody_out() {
-    let target = Target::start(Limits::DEFAULT);
-    let mut first = target.client();
+    let mut remote = Remote::start(Role::Server);
+    let name = remote.tell("name");
+    let mut descriptors = || -> usize { remote.tell("descriptors").parse().expect("a number") };
+    let before = descriptors();
+    let mut first = Client::connect(&name);
     first.ask::<verbs::Inspect>(&ALL).expect("served");
-    let before = open_descriptors();
-    let idle: Vec<Client> = (0..100).map(|_| target.client()).collect();
+    let idle: Vec<Client> = (0..100).map(|_| Client::connect(&name)).collect();
     let began = Instant::now();
-    target.assert_serves();
-    assert!(began.elapsed() < Duration::from_secs(1), "took {:?}", began.elapsed());
+    Client::connect(&name).ask::<verbs::Inspect>(&ALL).expect("served");
+    assert!(began.elapsed() < PATIENCE / 4, "took {:?}", began.elapsed());
     first.ask::<verbs::Inspect>(&ALL).expect("one that has asked is not the first to go");
-    let ours = 100;
-    let theirs = open_descriptors().saturating_sub(before + ours);
-    assert!(theirs <= Limits::DEFAULT.connections + OTHER_TESTS, "{theirs} connections are held");
+    let held = descriptors() - before;
+    assert!(held <= Limits::DEFAULT.connections, "{held} connections are held");
     drop(idle);
 }
 
-/// Descriptors that other tests of this program may open meanwhile.
-const OTHER_TESTS: usize = 300;
-
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").expect("proc").count()
+#[test]
+fn a_client_that_is_gone_is_let_go_while_its_verb_is_carried_out() {
+    let mut remote = Remote::start(Role::Server);
+    let name = remote.tell("name");
+    remote.tell("hold");
+    let mut descriptors = || -> usize { remote.tell("descriptors").parse().expect("a number") };
+    let before = descriptors();
+    let mut asker = Client::connect(&name);
+    let quiesce = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 };
+    drop(asker.send::<verbs::Quiesce>(&quiesce));
+    let busy = || Client::connect(&name).ask::<verbs::Quiesce>(&quiesce).expect_err("busy").cause;
+    assert_eq!(busy(), Cause::Busy);
+    drop(asker);
+    // One for the client that asks meanwhile and may not have been let go yet.
+    let deadline = Instant::now() + PATIENCE;
+    while descriptors() > before {
+        assert!(Instant::now() < deadline, "its connection is kept");
+    }
+    assert_eq!(busy(), Cause::Busy, "and its verb goes on");
 }
 
 #[test]
@@ -248,7 +266,7 @@ fn a_slow_writer_is_served_when_it_is_done_and_others_meanwhile() {
 
 #[test]
 fn a_client_that_does_not_read_its_answer_holds_up_nobody_and_is_dropped_in_time() {
-    let target = Target::start(Limits { send: Duration::from_secs(2), unsent: 4 << 20, ..Limits::DEFAULT });
+    let target = Target::start(Limits { send: SHORT, unsent: 4 << 20, ..Limits::DEFAULT });
     target.script.long_inventory.store(8 << 20, Ordering::Relaxed);
     let mut deaf = target.client();
     deaf.send::<verbs::Inspect>(&LONG);
@@ -272,7 +290,7 @@ fn a_client_that_does_not_read_its_answer_holds_up_nobody_and_is_dropped_in_time
 
 #[test]
 fn a_long_answer_arrives_whole_at_a_slow_reader() {
-    let target = Target::start(Limits { send: Duration::from_secs(2), ..Limits::DEFAULT });
+    let target = Target::start(Limits { send: PATIENCE, ..Limits::DEFAULT });
     target.script.long_inventory.store(8 << 20, Ordering::Relaxed);
     let mut slow = target.client();
     let asked = slow.send::<verbs::Inspect>(&LONG);

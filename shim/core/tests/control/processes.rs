@@ -80,7 +80,10 @@ fn after_an_exec_the_name_is_free_for_the_new_image() {
     let mut remote = Remote::start(Role::Server);
     let name = remote.tell("name");
     for _ in 0..2 {
+        let mut connected = Client::connect(&name);
+        connected.ask::<verbs::Inspect>(&InspectRequest { allocations: true }).expect("served");
         assert_eq!(remote.tell("exec"), "ready");
+        assert_eq!(connected.read_to_close(), b"", "the new image has no copy of the connection");
         assert_eq!(remote.tell("name"), name, "the same name, with no suffix");
         assert!(serves(&name));
     }

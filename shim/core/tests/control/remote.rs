@@ -6,19 +6,19 @@ use std::ffi::CString;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use protocol::{Phase, socket_name};
 use shim_core::control::{Limits, socket};
 
-use crate::fixture::{Target, own_pid};
+use crate::fixture::{PATIENCE, Target, own_pid};
 
 const ROLE: &str = "SHIM_CORE_TEST_ROLE";
 
 /// What a process of ours does when it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
-    /// Serves.
+    /// Serves, and lets peers wait for longer than any test does.
     Server,
     /// Listens on its bare name without ever taking a client; serves under the next.
     StaleName,
@@ -84,7 +84,10 @@ fn serve() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let inherited = (3..256).filter(|fd| is_socket_or_pipe(*fd)).collect::<Vec<i32>>();
     let target = match role.as_str() {
-        "Server" => Some(Target::start_as(own_pid(), Limits::DEFAULT)),
+        "Server" => {
+            let park = PATIENCE * 10;
+            Some(Target::start_as(own_pid(), Limits { park, ..Limits::DEFAULT }))
+        }
         "StaleName" => {
             std::mem::forget(socket::listen(&socket_name(own_pid(), 0)).expect("a free name"));
             Some(Target::start_as(own_pid(), Limits::DEFAULT))
@@ -110,6 +113,9 @@ fn serve() {
 }
 
 fn obey(target: Option<&Target>, command: &str, inherited: &[i32]) -> String {
+    if command == "visits" {
+        return VISITS.load(Ordering::SeqCst).to_string();
+    }
     let target = target.expect("a server");
     match command {
         "name" => target.name.clone(),
@@ -121,8 +127,16 @@ fn obey(target: Option<&Target>, command: &str, inherited: &[i32]) -> String {
             target.phases.set(Phase::Loaded);
             "ok".into()
         }
+        "know nothing" => know(target, 255),
+        "know 33" => know(target, 33),
         "exports" => target.script.exports.load(Ordering::SeqCst).to_string(),
         "descriptors" => std::fs::read_dir("/proc/self/fd").expect("proc").count().to_string(),
+        "hold" => {
+            // The worker waits for ever; a test that is over ends this process.
+            let (told, go) = target.script.hold();
+            std::mem::forget((told, go));
+            "ok".into()
+        }
         "notes" => target.script.notes().join("; "),
         "close everything" => {
             // SAFETY: closes descriptors, as a program that becomes a daemon does.
@@ -145,6 +159,11 @@ fn obey(target: Option<&Target>, command: &str, inherited: &[i32]) -> String {
         "exec" => exec(),
         other => panic!("no command is called {other}"),
     }
+}
+
+fn know(target: &Target, byte: u8) -> String {
+    target.script.known.store(byte, Ordering::SeqCst);
+    "ok".into()
 }
 
 /// Forks a child that stays, past the end of this process, until standard input is at its end. Gives the number
@@ -195,12 +214,16 @@ fn exec() -> String {
     panic!("exec: {}", std::io::Error::last_os_error());
 }
 
+/// Clients of [`answer_badly`].
+static VISITS: AtomicU32 = AtomicU32::new(0);
+
 fn answer_badly(in_another_version: bool) {
     let listener = socket::listen(&socket_name(own_pid(), 0)).expect("a free name");
     listener.set_nonblocking(false).expect("an open listener");
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let mut client = client.expect("a client");
+            VISITS.fetch_add(1, Ordering::SeqCst);
             let header = protocol::Header { verb: 9, kind: protocol::FrameKind::Reply, id: 1, length: 0 };
             let mut bytes = header.encode();
             bytes[4] = 9;

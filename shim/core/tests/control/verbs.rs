@@ -1,6 +1,7 @@
 //! Order and phases of the verbs.
 
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use protocol::{
     Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
@@ -9,7 +10,7 @@ use protocol::{
 };
 use shim_core::control::Limits;
 
-use crate::fixture::Target;
+use crate::fixture::{PATIENCE, Target};
 
 const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 };
 const CLOSE_LAUNCH: QuiesceRequest = QuiesceRequest { level: GateLevel::Launch, wait_ms: 0 };
@@ -189,4 +190,22 @@ fn a_poisoned_process_that_was_taken_apart_is_not_let_go() {
     target.script.poisoned.store(true, Ordering::SeqCst);
     let failure = target.client().ask::<verbs::Reopen>(&ReopenRequest {}).expect_err("poisoned");
     assert_eq!(failure.cause, Cause::Poisoned);
+}
+
+#[test]
+fn an_idle_worker_looks_after_things_while_the_process_runs_and_only_then() {
+    let soon = Duration::from_millis(5);
+    let target = Target::start(Limits { tend: soon, tend_again: soon, ..Limits::DEFAULT });
+    let tended = || target.script.tended.load(Ordering::SeqCst);
+    let deadline = Instant::now() + PATIENCE;
+    while tended() < 3 {
+        assert!(Instant::now() < deadline, "tended {} times", tended());
+        std::thread::yield_now();
+    }
+    // The verb runs on the same thread, so it is over when the answer is here.
+    target.client().ask::<verbs::Quiesce>(&QUIESCE).expect("quiet");
+    let before = tended();
+    target.client().ask::<verbs::Quiesce>(&QUIESCE).expect("quiet");
+    std::thread::sleep(soon * 10);
+    assert_eq!(tended(), before, "not while it is quiesced");
 }

@@ -30,6 +30,7 @@
 #[macro_use]
 mod log;
 
+mod answers;
 mod boundary;
 mod captures;
 mod config;

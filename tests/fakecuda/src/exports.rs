@@ -11,13 +11,13 @@ use cuda_sys::*;
 use crate::trace::{self, Hold};
 
 macro_rules! hold {
-    (entry) => {
+    ($class:ident entry) => {
         Hold::Goes
     };
-    (pass) => {
+    (pass $family:ident) => {
         Hold::Goes
     };
-    ($family:ident) => {
+    ($class:ident $family:ident) => {
         Hold::Waits
     };
 }
@@ -31,7 +31,7 @@ macro_rules! export {
             pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> CuResult {
                 trace::call(
                     stringify!($name),
-                    hold!($family),
+                    hold!($class $family),
                     |line| {
                         $(write!(line, "{:?}, ", $arg)?;)*
                         line.truncate(line.trim_end_matches(", ").len());

@@ -21,7 +21,7 @@ use self::watch::Watch;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
 use crate::hooks::refuse;
-use crate::{answers, captures};
+use crate::{answers, blocks, captures};
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +98,7 @@ impl Leaving {
             captures::context_gone(entry.known.context);
             refuse::context_gone(entry.known.context);
             answers::context_gone(entry.known.context);
+            blocks::context_destroyed(entry.known.context);
         }
     }
 }

@@ -31,6 +31,7 @@
 mod log;
 
 mod answers;
+mod blocks;
 mod boundary;
 mod captures;
 mod config;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 /// What a process holds at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// How many descriptors there are per file, or per kind of what has no name.
-    pub descriptors: BTreeMap<String, usize>,
+    /// Open descriptors: number and what is behind it.
+    pub descriptors: BTreeMap<i32, String>,
     /// How many mappings there are per file or kind.
     pub mappings: BTreeMap<String, usize>,
     /// Names of the threads, sorted.
@@ -24,12 +24,11 @@ impl Snapshot {
         let proc = format!("/proc/{pid}");
         let mut descriptors = BTreeMap::new();
         for entry in std::fs::read_dir(format!("{proc}/fd")).with_context(|| proc.clone())? {
+            let entry = entry?;
+            let number = entry.file_name().to_string_lossy().parse().context("a descriptor's number")?;
             // One that was closed meanwhile is none.
-            if let Ok(behind) = std::fs::read_link(entry?.path()) {
-                let behind = behind.to_string_lossy().into_owned();
-                // `socket:[12]`, `pipe:[13]`: the number is another each time.
-                let kind = behind.split(":[").next().unwrap_or_default().to_owned();
-                *descriptors.entry(kind).or_insert(0) += 1;
+            if let Ok(behind) = std::fs::read_link(entry.path()) {
+                descriptors.insert(number, behind.to_string_lossy().into_owned());
             }
         }
         let mut mappings = BTreeMap::new();
@@ -52,14 +51,22 @@ impl Snapshot {
         Ok(Self { descriptors, mappings, threads, resident_kib })
     }
 
+    /// How many descriptors there are per file, or per kind of what has no name: `socket:[12]` is another each time.
+    fn kinds(&self) -> BTreeMap<String, usize> {
+        let mut kinds = BTreeMap::new();
+        for behind in self.descriptors.values() {
+            let kind = behind.split(":[").next().unwrap_or_default();
+            *kinds.entry(kind.to_owned()).or_insert(0) += 1;
+        }
+        kinds
+    }
+
     /// What `later` holds that this snapshot does not, as sentences; empty when nothing was left behind.
     /// Resident memory may differ by `slack_kib`.
     pub fn left_behind(&self, later: &Self, slack_kib: u64) -> Vec<String> {
         let mut found = Vec::new();
-        let tables = [
-            ("descriptors", &self.descriptors, &later.descriptors),
-            ("mappings", &self.mappings, &later.mappings),
-        ];
+        let tables =
+            [("descriptors", &self.kinds(), &later.kinds()), ("mappings", &self.mappings, &later.mappings)];
         for (what, earlier, later) in tables {
             for (name, count) in later {
                 let before = earlier.get(name).copied().unwrap_or(0);

@@ -91,6 +91,37 @@ fn a_library_of_trampolines_between_program_and_driver_goes_on_working() {
 }
 
 #[test]
+fn a_library_before_us_that_exports_a_function_of_the_driver_passes_on_to_us() {
+    let lab = Lab::new();
+    let driver = lab.driver("driver", &[]);
+    let counter = lab.library("libcounter.so", "counter.c", &[]);
+    let program = lab.program("linked", "linked.c", &[driver.join("libcuda.so.1").to_str().unwrap()]);
+    let said = lab.bare(&program).preload(&[&counter, &lab.shim()]).driver(&driver).said();
+    // By handle and by the driver's resolver the driver's own is asked for, not the counter's.
+    assert!(
+        said.contains(&format!("resolver 0 0 {OURS}:cuMemAlloc_v2\ncalls 1 1 1 1\ncounted 1\n")),
+        "{said}"
+    );
+    let run = script(&lab, held, &driver, "open libcuda.so.1 sym cuMemAlloc_v2 default cuMemAlloc_v2");
+    let said = run.preload(&[&counter, &lab.shim()]).said();
+    let expected = format!(
+        "sym cuMemAlloc_v2 {OURS}:cuMemAlloc_v2\ndefault cuMemAlloc_v2 libcounter.so:cuMemAlloc_v2\ncounted 0\n"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn both_kinds_of_symbol_hash_are_read() {
+    let lab = Lab::new();
+    for style in ["gnu", "sysv"] {
+        let driver = lab.driver(style, &[&format!("-Wl,--hash-style={style}"), "-DWITHOUT_MULTICAST"]);
+        let verbs = "open libcuda.so.1 sym cuInit init sym cuMemCreate create sym cuMulticastCreate calls cuMemCreate";
+        let without = script(&lab, bare, &driver, verbs).said();
+        assert_eq!(script(&lab, held, &driver, verbs).said(), in_front(&without, &[]), "{style}");
+    }
+}
+
+#[test]
 fn a_lookup_through_a_library_that_needs_the_driver_is_held() {
     let lab = Lab::new();
     let driver = lab.driver("driver", &[]);
@@ -191,10 +222,10 @@ fn a_newer_form_of_a_call_that_allocates_stands_in_the_way_of_a_suspend() {
         let mut command = machine.command(lab.path("ask"));
         command.env("LD_PRELOAD", lab.shim()).args(verbs.split_whitespace());
         let mut child = lab::start(&mut command, "stays");
-        let status = machine.status(child.id().cast_signed()).unwrap();
+        let checked = machine.tool().verb("check", &[child.id().cast_signed()]).unwrap();
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
-        status.to_string()
+        checked.text()
     };
     let fine = blockers("sym cuMemCreate sym cuLaunchKernel_v7 sym cuMulticastCreate_v9");
     assert!(!fine.contains("newer form"), "{fine}");

@@ -118,6 +118,11 @@ pub(crate) fn prepare() {
     *lock(ANSWERS.get()) = Some(Arc::new(answers));
 }
 
+/// Whether the driver was asked, and must perhaps not be asked again.
+pub(crate) fn are_there() -> bool {
+    known().is_some()
+}
+
 /// The driver can be asked again.
 pub(crate) fn forget() {
     *lock(ANSWERS.get()) = None;

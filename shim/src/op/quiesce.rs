@@ -85,6 +85,9 @@ pub(crate) fn look() -> Drain {
 /// Holds also the calls that only ask, since the driver must not be asked while what they ask about is gone; from then
 /// on they are answered without it where that can be. Returns when none is under way; where some thread stays inside for longer than `wait`, holds them no longer and fails.
 pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> {
+    if gate::answers_are_held() && answers::are_there() {
+        return Ok(());
+    }
     gate::suspend_answers().map_err(|error| refused(error, phase))?;
     let deadline = Instant::now() + wait;
     let mut rest = FIRST_REST;
@@ -97,7 +100,7 @@ pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> 
             return Ok(());
         }
         if Instant::now() >= deadline {
-            gate::resume_answers();
+            resume_answers();
             return Err(Failure {
                 cause: Cause::Busy,
                 message: format!(
@@ -111,6 +114,12 @@ pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> 
         thread::sleep(rest);
         rest = (rest * 2).min(LONGEST_REST);
     }
+}
+
+/// Lets calls that only ask through to the driver again.
+pub(super) fn resume_answers() {
+    gate::resume_answers();
+    answers::forget();
 }
 
 fn refused(error: CloseError, phase: Phase) -> Failure {

@@ -9,8 +9,11 @@ use std::sync::OnceLock;
 
 use cuda_sys::*;
 
-/// Where cargo put the library: beside the test program or one level up.
+/// The library of `make dist`; without one, where cargo put it: beside the test program or one level up.
 fn library() -> PathBuf {
+    if let Some(dist) = std::env::var_os("NVSNAP_ARTIFACTS") {
+        return PathBuf::from(dist).join("fakecuda/libcuda.so.1");
+    }
     let program = std::env::current_exe().unwrap();
     let deps = program.parent().unwrap();
     let places = [deps.join("libcuda.so"), deps.parent().unwrap().join("libcuda.so")];

@@ -101,7 +101,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
 
 fn side_by_side() {
     println!("{:>8} {:>22} {:>22}", "threads", "write: store / bare", "read: store / bare");
-    for threads in [1, 2, 4, 8, 16] {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for threads in [1, 2, 4, 8, 16].into_iter().filter(|threads| *threads <= 2 * cores as u64) {
         let buffers: Vec<_> = (0..threads).map(|seed| std::sync::Mutex::new(full_chunk(seed))).collect();
         let dir = bench_dir();
         let store = Store::create(&dir.path().join("store"), Kind::Store).unwrap();

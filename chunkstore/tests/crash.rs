@@ -25,7 +25,7 @@ use common::{content, list_of};
 
 const DELETE: GcOptions = GcOptions { delete: true, allow_empty: true };
 /// How many outcomes of a power cut are looked at.
-const CUTS: u64 = 12;
+const CUTS: u64 = 8;
 
 type Told<T = ()> = Result<T, Box<dyn std::error::Error>>;
 

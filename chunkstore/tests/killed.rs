@@ -15,7 +15,7 @@ use chunkstore::{
     AlignedBuf, Chunk, GcOptions, Inline, Kind, PrefetchError, Put, ReadListError, Sources, Store, Verify,
     cache_gc, cache_prefetch, read_lists, store_gc, store_verify,
 };
-use common::children::{End, Lot, Role, role, step};
+use common::children::{End, Lot, Role, Setting, role, step};
 use common::{content, faulty, files_below, list_of, quick, wrong_files};
 
 const LEN: usize = 20_000;
@@ -186,7 +186,8 @@ fn kill_at_every_call(name: &str) {
         scene.save(3, &[6]);
         std::fs::remove_file(dir.path().join("ckpt/gpu-3.chunks")).unwrap();
         let faults = format!("*:{nth}:*=kill");
-        let end = Role { name, dir: dir.path(), seed: 0, faults: &faults, equal_pids: false }.start().end();
+        let end =
+            Role { name, dir: dir.path(), seed: 0, faults: &faults, setting: Setting::Plain }.start().end();
         let context = format!("{name}, killed at call {nth}");
         assert_sound(dir.path(), &context);
         assert_clean(dir.path(), &context);
@@ -223,7 +224,8 @@ fn eight_writers_of_the_same_200_chunks_of_which_some_are_killed() {
                 for round in 0..4 {
                     let seed = number + 8 * round;
                     let mut child =
-                        Role { name: "write 200 chunks", dir, seed, faults: "", equal_pids: true }.start();
+                        Role { name: "write 200 chunks", dir, seed, faults: "", setting: Setting::EqualPids }
+                            .start();
                     if round < 3 && child.wait_for_steps(lot.below(200)) {
                         child.kill();
                     } else {
@@ -263,7 +265,8 @@ fn writers_readers_and_collectors_at_once() {
             scope.spawn(move || {
                 let mut lot = Lot::new(number);
                 while Instant::now() < until {
-                    let mut child = Role { name, dir, seed: number, faults: "", equal_pids: false }.start();
+                    let mut child =
+                        Role { name, dir, seed: number, faults: "", setting: Setting::Plain }.start();
                     let mut runs = true;
                     while runs && Instant::now() < until && lot.below(20) > 0 {
                         runs = child.wait_for_steps(1);

@@ -169,26 +169,34 @@ fn what_is_written_behind_is_there_at_the_end() {
 }
 
 #[test]
-fn the_first_failure_of_several_workers_is_the_one_that_is_told() {
-    let dir = temporary();
-    // Direct writes are those of chunks.
-    let store = faulty_store(dir.path(), "write.direct:5:*=ENOSPC;write.direct:6+:*=EIO");
-    let writer = store.writer(false).unwrap();
-    let behind = WriteBehind::new(&writer, buffers(8));
-    with_workers(1, &|| behind.work(), &|| {
-        let mut producer = behind.producer();
-        let mut submit = |index: u64| {
-            let mut buffer = producer.buffer()?;
-            buffer[..LEN].copy_from_slice(&content(index, LEN)[..LEN]);
-            producer.submit(usize::try_from(index).unwrap(), buffer, LEN, None);
-            Ok::<_, WriteError>(())
-        };
-        let failed = (0..MANY).find_map(|index| submit(index).err());
-        let error = failed.unwrap_or_else(|| producer.finish().unwrap_err());
-        let told = told(&error);
-        assert!(told.contains("No space left") && told.contains(dir.path().to_str().unwrap()), "{told}");
-    });
-    assert!(common::wrong_files(dir.path()).is_empty());
+fn a_failure_is_told_though_others_succeed_after_it_and_is_told_again() {
+    for workers in [0, 3] {
+        let dir = temporary();
+        // Direct writes are those of chunks.
+        let store = faulty_store(dir.path(), "write.direct:5:*=ENOSPC");
+        let writer = store.writer(false).unwrap();
+        let behind = WriteBehind::new(&writer, buffers(8));
+        with_workers(workers, &|| behind.work(), &|| {
+            let mut producer = behind.producer();
+            let mut submit = |index: u64| {
+                let mut buffer = producer.buffer()?;
+                buffer[..LEN].copy_from_slice(&content(index, LEN)[..LEN]);
+                producer.submit(usize::try_from(index).unwrap(), buffer, LEN, None);
+                Ok::<_, WriteError>(())
+            };
+            let failed = (0..MANY).find_map(|index| submit(index).err());
+            for error in
+                failed.into_iter().chain([producer.buffer().unwrap_err(), producer.finish().unwrap_err()])
+            {
+                let told = told(&error);
+                assert!(
+                    told.contains("No space left") && told.contains(dir.path().to_str().unwrap()),
+                    "{told}"
+                );
+            }
+        });
+        assert!(common::wrong_files(dir.path()).is_empty());
+    }
 }
 
 /// Memory that fails when it is looked at.

@@ -97,3 +97,40 @@ impl Drop for Errno {
         unsafe { self.place.write(self.value) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // One test: the panic hook and what it notes belong to the whole process.
+    #[test]
+    fn a_panic_becomes_an_error_is_noted_and_changes_nothing_else() {
+        assert_eq!(run(|| Ok(())), Ok(()));
+        assert_eq!(run(|| Err(CuError::OUT_OF_MEMORY)), Err(CuError::OUT_OF_MEMORY));
+        assert_eq!(poisoned(), None);
+
+        let previous = panic::take_hook();
+        watch_panics();
+        // SAFETY: no preconditions.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: the thread's own variable.
+        unsafe { errno.write(77) };
+        let result = run(|| {
+            // SAFETY: as above.
+            unsafe { errno.write(1) };
+            panic!("a fault of ours")
+        });
+        // SAFETY: as above.
+        let after = unsafe { errno.read() };
+        let second = catch(|| panic!("another"));
+        panic::set_hook(previous);
+
+        assert_eq!(result, Err(CuError::UNKNOWN));
+        assert_eq!(second, Err(CuError::UNKNOWN));
+        assert_eq!(after, 77);
+        let said = poisoned().expect("noted");
+        assert!(said.contains("a fault of ours") && said.contains("boundary.rs"), "{said}");
+        forked();
+        assert_eq!(poisoned(), None);
+    }
+}

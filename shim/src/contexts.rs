@@ -18,6 +18,7 @@ use cuda_sys::{Context, CuError, Device, GreenContext};
 use protocol::ContextState;
 
 use self::watch::Watch;
+use crate::blocks;
 use crate::captures;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
@@ -97,6 +98,7 @@ impl Leaving {
         for entry in self.0.drain(..) {
             captures::context_gone(entry.known.context);
             refuse::context_gone(entry.known.context);
+            blocks::context_destroyed(entry.known.context);
         }
     }
 }

@@ -11,7 +11,8 @@
 use core::ffi::{c_char, c_void};
 use core::ptr;
 
-use crate::{dlsym_next, driver, exports, generation};
+use crate::driver::{self, Name};
+use crate::{dlsym_next, exports, generation};
 
 /// What the stub needs to go on: two registers.
 #[repr(C)]
@@ -41,7 +42,15 @@ pub(crate) unsafe extern "C" fn resolve(handle: *mut c_void, name: *const c_char
         return Lookup::passed_on();
     }
     // SAFETY: `dlsym` demands a C string.
-    let Some(call) = (unsafe { driver::named(name) }) else { return Lookup::passed_on() };
+    let call = match unsafe { Name::of(name) } {
+        Name::Call(call) => call,
+        Name::NewForm(call) => {
+            // SAFETY: as above.
+            unsafe { driver::note_if_exported(call, name) };
+            return Lookup::passed_on();
+        }
+        Name::Other => return Lookup::passed_on(),
+    };
     if handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT {
         return if driver::exported_beside_us(call) {
             Lookup::passed_on()

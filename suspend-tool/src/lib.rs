@@ -13,6 +13,7 @@ pub mod cli;
 pub mod client;
 pub mod command;
 pub mod driver;
+pub mod faults;
 pub mod interrupt;
 pub mod lifecycle;
 pub mod own_preload;

@@ -8,7 +8,8 @@
  *   init | create | host      calls cuInit, cuMemCreate, cuLaunchHostFunc: the function last found
  *   error                     what dlerror says
  *   calls NAME                how often the stand-in's function has run
- *   close                     unloads the last library */
+ *   close                     unloads the last library
+ *   stay                      says so, and waits for the end of standard input */
 #include "road.h"
 
 static void nothing(void *data)
@@ -29,6 +30,11 @@ int main(int count, char **argument)
             at++;
         } else if (!strcmp(verb, "self")) {
             handle = must(dlopen(NULL, RTLD_NOW), "self");
+        } else if (!strcmp(verb, "stay")) {
+            printf("stays\n");
+            fflush(stdout);
+            while (getchar() != EOF)
+                ;
         } else if (!strcmp(verb, "close")) {
             printf("close %d\n", dlclose(handle));
         } else if (!strcmp(verb, "sym")) {

@@ -51,20 +51,28 @@ impl Snapshot {
         Ok(Self { descriptors, mappings, threads, resident_kib })
     }
 
+    /// How many descriptors there are per file, or per kind of what has no name: `socket:[12]` is another each time.
+    fn kinds(&self) -> BTreeMap<String, usize> {
+        let mut kinds = BTreeMap::new();
+        for behind in self.descriptors.values() {
+            let kind = behind.split(":[").next().unwrap_or_default();
+            *kinds.entry(kind.to_owned()).or_insert(0) += 1;
+        }
+        kinds
+    }
+
     /// What `later` holds that this snapshot does not, as sentences; empty when nothing was left behind.
     /// Resident memory may differ by `slack_kib`.
     pub fn left_behind(&self, later: &Self, slack_kib: u64) -> Vec<String> {
         let mut found = Vec::new();
-        for (number, behind) in &later.descriptors {
-            if self.descriptors.get(number) != Some(behind) {
-                found
-                    .push(format!("descriptor {number} is {behind}, was {:?}", self.descriptors.get(number)));
-            }
-        }
-        for (name, count) in &later.mappings {
-            let before = self.mappings.get(name).copied().unwrap_or(0);
-            if *count > before {
-                found.push(format!("{count} mappings of {name}, were {before}"));
+        let tables =
+            [("descriptors", &self.kinds(), &later.kinds()), ("mappings", &self.mappings, &later.mappings)];
+        for (what, earlier, later) in tables {
+            for (name, count) in later {
+                let before = earlier.get(name).copied().unwrap_or(0);
+                if *count > before {
+                    found.push(format!("{count} {what} of {name}, were {before}"));
+                }
             }
         }
         if later.threads != self.threads {

@@ -80,7 +80,7 @@ fn a_pool_that_can_be_shared() -> Result<()> {
 fn a_process_without_the_library() -> Result<()> {
     let machine = Machine::stand_in()?;
     let (bare, shimmed) = (worker(&machine, "bare", false)?, worker(&machine, "shimmed", true)?);
-    refuses(&machine, &[&bare, &shimmed], bare.pid(), "library")?;
+    refuses(&machine, &[&bare, &shimmed], bare.pid(), "libnvsnap_gpushare")?;
     accepts(&machine, &[&shimmed])
 }
 

@@ -5,6 +5,7 @@ mod lab;
 use std::path::Path;
 use std::process::Command;
 
+use integration::Machine;
 use lab::{Lab, Run};
 
 const OURS: &str = "libnvsnap_gpushare.so";
@@ -87,6 +88,37 @@ fn a_library_of_trampolines_between_program_and_driver_goes_on_working() {
     assert!(without.contains("address libtrampoline.so:cuInit"), "{without}");
     let with = lab.run(&program).driver(&driver).said();
     assert_eq!(with, in_front(&without, &[]).replace("libtrampoline.so", OURS));
+}
+
+#[test]
+fn a_library_before_us_that_exports_a_function_of_the_driver_passes_on_to_us() {
+    let lab = Lab::new();
+    let driver = lab.driver("driver", &[]);
+    let counter = lab.library("libcounter.so", "counter.c", &[]);
+    let program = lab.program("linked", "linked.c", &[driver.join("libcuda.so.1").to_str().unwrap()]);
+    let said = lab.bare(&program).preload(&[&counter, &lab.shim()]).driver(&driver).said();
+    // By handle and by the driver's resolver the driver's own is asked for, not the counter's.
+    assert!(
+        said.contains(&format!("resolver 0 0 {OURS}:cuMemAlloc_v2\ncalls 1 1 1 1\ncounted 1\n")),
+        "{said}"
+    );
+    let run = script(&lab, held, &driver, "open libcuda.so.1 sym cuMemAlloc_v2 default cuMemAlloc_v2");
+    let said = run.preload(&[&counter, &lab.shim()]).said();
+    let expected = format!(
+        "sym cuMemAlloc_v2 {OURS}:cuMemAlloc_v2\ndefault cuMemAlloc_v2 libcounter.so:cuMemAlloc_v2\ncounted 0\n"
+    );
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn both_kinds_of_symbol_hash_are_read() {
+    let lab = Lab::new();
+    for style in ["gnu", "sysv"] {
+        let driver = lab.driver(style, &[&format!("-Wl,--hash-style={style}"), "-DWITHOUT_MULTICAST"]);
+        let verbs = "open libcuda.so.1 sym cuInit init sym cuMemCreate create sym cuMulticastCreate calls cuMemCreate";
+        let without = script(&lab, bare, &driver, verbs).said();
+        assert_eq!(script(&lab, held, &driver, verbs).said(), in_front(&without, &[]), "{style}");
+    }
 }
 
 #[test]
@@ -175,7 +207,32 @@ fn a_form_of_a_call_that_nobody_knows_is_passed_on_and_logged() {
     let log = std::fs::read_to_string(log).unwrap();
     assert!(log.contains("cuMemCreate at 0x"), "{log}");
     assert!(log.contains("cuNobodyKnows is a function this library has never heard of"), "{log}");
-    assert_eq!(log.lines().count(), 2, "{log}");
+    assert_eq!(log.lines().filter(|line| line.contains("cuGetProcAddress: ")).count(), 2, "{log}");
+}
+
+#[test]
+fn a_newer_form_of_a_call_that_allocates_stands_in_the_way_of_a_suspend() {
+    let lab = Lab::new();
+    let newer = lab.driver("driver", &["-DWITH_CREATE_V3"]).join("libcuda.so.1");
+    lab.program("ask", "ask.c", &[]);
+    let machine = Machine::stand_in().unwrap();
+    let blockers = |lookups: &str| {
+        // The stand-in is the driver of the process; the newer one is there to be looked into.
+        let verbs = format!("open libcuda.so.1 sym cuInit init open {} {lookups} stay", newer.display());
+        let mut command = machine.command(lab.path("ask"));
+        command.env("LD_PRELOAD", lab.shim()).args(verbs.split_whitespace());
+        let mut child = lab::start(&mut command, "stays");
+        let checked = machine.tool().verb("check", &[child.id().cast_signed()]).unwrap();
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        checked.text()
+    };
+    let fine = blockers("sym cuMemCreate sym cuLaunchKernel_v7 sym cuMulticastCreate_v9");
+    assert!(!fine.contains("newer form"), "{fine}");
+    for lookups in ["sym cuMemCreate_v3", "resolver cuGetProcAddress_v2 ask cuMemCreate 14000 0"] {
+        let found = blockers(lookups);
+        assert!(found.contains("a newer form of cuMemCreate"), "{lookups}: {found}");
+    }
 }
 
 #[test]

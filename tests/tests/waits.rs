@@ -82,7 +82,7 @@ fn every_linked_call_is_held() -> Result<()> {
 fn a_copy_that_running_work_waits_for_passes_while_launches_are_held() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = worker(&machine)?;
-    for line in ["memset x 0 2M 0", "sync", "launch s wait_flag x u32:1", "stream t"] {
+    for line in ["memset x 0 2M 0", "sync", "on held context 0", "launch s wait_flag x u32:1", "stream t"] {
         worker.ok(line)?;
     }
     let quiesce = machine.tool().start_verb("quiesce", &[worker.pid()])?;

@@ -1,8 +1,7 @@
 //! Reading ahead and writing behind, with a fixed number of buffers.
 //!
 //! Neither makes threads. A caller starts as many as it likes, has each of them call `work`, and uses the other end
-//! itself. Where no worker is to be had the other end does the work, so that nobody waits for threads that do not
-//! exist.
+//! itself. While there is no worker the other end does the work, so that nobody waits for threads that do not exist.
 
 mod read;
 mod write;
@@ -15,13 +14,11 @@ pub trait Memory: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<M: AsRef<[u8]> + AsMut<[u8]> + Send> Memory for M {}
 
-/// Stops a pipeline when a worker unwinds: the other end must not wait for it.
-struct OnUnwind<F: FnMut()>(F);
+/// Tells a pipeline that a worker goes, and whether by a panic: the other end must not wait for it.
+struct OnLeave<F: FnMut(bool)>(F);
 
-impl<F: FnMut()> Drop for OnUnwind<F> {
+impl<F: FnMut(bool)> Drop for OnLeave<F> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            (self.0)();
-        }
+        (self.0)(std::thread::panicking());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Memory, OnUnwind};
+use super::{Memory, OnLeave};
 use crate::digest::Chunk;
 use crate::error::LoadError;
 use crate::lease::unpoisoned;
@@ -30,6 +30,7 @@ struct State<M> {
     next: usize,
     done: BTreeMap<usize, (M, Result<Fetched, LoadError>)>,
     taken: usize,
+    workers: usize,
     stopped: bool,
 }
 
@@ -44,13 +45,19 @@ impl<'a, M: Memory> ReadAhead<'a, M> {
         buffers: impl IntoIterator<Item = M>,
     ) -> Self {
         let free = buffers.into_iter().collect();
-        let state = State { free, next: 0, done: BTreeMap::new(), taken: 0, stopped: false };
+        let state = State { free, next: 0, done: BTreeMap::new(), taken: 0, workers: 0, stopped: false };
         Self { sources, chunks, verify, in_order, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Reads until all chunks are read or the reader is gone. To be called on each worker.
     pub fn work(&self) {
-        let _stop_if_we_fail = OnUnwind(|| self.stop());
+        unpoisoned(&self.state).workers += 1;
+        let _leave = OnLeave(|failed| {
+            let mut state = unpoisoned(&self.state);
+            state.workers -= 1;
+            state.stopped |= failed;
+            self.changed.notify_all();
+        });
         let mut state = unpoisoned(&self.state);
         loop {
             if state.stopped || state.next == self.chunks.len() {
@@ -132,7 +139,8 @@ impl<'p, 'a, M: Memory> Reader<'p, 'a, M> {
                 let chunk = *ahead.chunks.get(index)?;
                 return Some(Filled { ahead, index, chunk, result, buffer: Some(buffer) });
             }
-            state = match state.begin(ahead.chunks) {
+            let own = if state.workers == 0 { state.begin(ahead.chunks) } else { None };
+            state = match own {
                 Some(task) => ahead.read(state, task),
                 None => ahead.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
-use super::{Memory, OnUnwind};
+use super::{Memory, OnLeave};
 use crate::digest::Digest;
 use crate::error::PutError;
 use crate::lease::unpoisoned;
@@ -25,6 +25,7 @@ struct State<M> {
     waiting: VecDeque<Job<M>>,
     being_written: usize,
     put: Vec<(usize, Put)>,
+    workers: usize,
     ended: bool,
     failed: Option<WriteError>,
 }
@@ -56,6 +57,7 @@ impl<'a, M: Memory> WriteBehind<'a, M> {
             waiting: VecDeque::new(),
             being_written: 0,
             put: Vec::new(),
+            workers: 0,
             ended: false,
             failed: None,
         };
@@ -64,13 +66,24 @@ impl<'a, M: Memory> WriteBehind<'a, M> {
 
     /// Stores what comes until the producer is gone or something failed. To be called on each worker.
     pub fn work(&self) {
-        let _stop_if_we_fail = OnUnwind(|| self.fail(WriteError::Worker));
+        unpoisoned(&self.state).workers += 1;
+        let _leave = OnLeave(|failed| {
+            let mut state = unpoisoned(&self.state);
+            state.workers -= 1;
+            if failed {
+                state.failed.get_or_insert(WriteError::Worker);
+            }
+            self.changed.notify_all();
+        });
         let mut state = unpoisoned(&self.state);
         loop {
             if state.failed.is_some() || (state.ended && state.waiting.is_empty()) {
                 return;
             }
-            state = self.write_or_wait(state);
+            state = match state.waiting.pop_front() {
+                Some(job) => self.write(state, job),
+                None => self.wait(state),
+            };
         }
     }
 
@@ -85,10 +98,11 @@ impl<'a, M: Memory> WriteBehind<'a, M> {
         state.free.into_iter().chain(state.waiting.into_iter().map(|job| job.buffer)).collect()
     }
 
-    fn write_or_wait<'s>(&'s self, mut state: MutexGuard<'s, State<M>>) -> MutexGuard<'s, State<M>> {
-        let Some(job) = state.waiting.pop_front() else {
-            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        };
+    fn wait<'s>(&'s self, state: MutexGuard<'s, State<M>>) -> MutexGuard<'s, State<M>> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write<'s>(&'s self, mut state: MutexGuard<'s, State<M>>, job: Job<M>) -> MutexGuard<'s, State<M>> {
         state.being_written += 1;
         drop(state);
         let bytes = job.buffer.as_ref().get(..job.len).unwrap_or_default();
@@ -108,11 +122,6 @@ impl<'a, M: Memory> WriteBehind<'a, M> {
         self.changed.notify_all();
         state
     }
-
-    fn fail(&self, error: WriteError) {
-        unpoisoned(&self.state).failed.get_or_insert(error);
-        self.changed.notify_all();
-    }
 }
 
 /// Puts chunks into a [`WriteBehind`].
@@ -122,7 +131,8 @@ pub struct Producer<'p, 'a, M: Memory> {
 }
 
 impl<M: Memory> Producer<'_, '_, M> {
-    /// A buffer to fill. Waits until one is free; what has failed is told here.
+    /// A buffer to fill. What has failed is told here. Waits until one is free: the caller must not have all of them
+    /// itself.
     pub fn buffer(&mut self) -> Result<M, WriteError> {
         self.until(|state| state.free.pop_front())
     }
@@ -143,7 +153,7 @@ impl<M: Memory> Producer<'_, '_, M> {
         Ok(put)
     }
 
-    /// Waits for something, and writes meanwhile what no worker has begun to.
+    /// Waits for something, and while there is no worker does the writing.
     fn until<T>(&mut self, mut look: impl FnMut(&mut State<M>) -> Option<T>) -> Result<T, WriteError> {
         let mut state = unpoisoned(&self.behind.state);
         loop {
@@ -153,7 +163,11 @@ impl<M: Memory> Producer<'_, '_, M> {
             if let Some(found) = look(&mut state) {
                 return Ok(found);
             }
-            state = self.behind.write_or_wait(state);
+            let own = if state.workers == 0 { state.waiting.pop_front() } else { None };
+            state = match own {
+                Some(job) => self.behind.write(state, job),
+                None => self.behind.wait(state),
+            };
         }
     }
 }

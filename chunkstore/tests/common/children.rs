@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 
 /// The test that is the child's whole program. Each test program that uses children has one of this name.
 const PROGRAM: &str = "a_child_plays_its_role";
@@ -17,9 +16,19 @@ pub struct Role<'a> {
     pub seed: u64,
     /// Faults in the child's file system.
     pub faults: &'a str,
-    /// Whether all children shall have equal pids, where that is allowed. The first process of a pid namespace, which
-    /// the child then is, cannot kill itself.
-    pub equal_pids: bool,
+    pub setting: Setting<'a>,
+}
+
+/// Where a child lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting<'a> {
+    /// Where the test does.
+    Plain,
+    /// In a pid namespace of its own, where that is allowed: then all children have equal pids. The first process of a
+    /// namespace, which the child then is, cannot kill itself.
+    EqualPids,
+    /// With something mounted over its directory that only it sees, by `mount` with these arguments.
+    Mounted(&'a str),
 }
 
 #[derive(Debug)]
@@ -38,12 +47,20 @@ impl Role<'_> {
     /// Starts a child.
     pub fn start(&self) -> Process {
         let program = std::env::current_exe().unwrap();
-        let mut command = if self.equal_pids && may_unshare() {
-            let mut command = Command::new("unshare");
-            command.args(["--pid", "--fork", "--kill-child"]).arg(program);
-            command
-        } else {
-            Command::new(program)
+        let mut command = match self.setting {
+            Setting::EqualPids if may_unshare("--pid") => {
+                let mut command = Command::new("unshare");
+                command.args(["--pid", "--fork", "--kill-child"]).arg(program);
+                command
+            }
+            Setting::Mounted(what) => {
+                let mut command = Command::new("unshare");
+                let script =
+                    format!("cd \"$CHUNKS_DIR/..\" && mount {what} \"$CHUNKS_DIR\" && exec \"$0\" \"$@\"");
+                command.args(["--mount", "sh", "-c", &script]).arg(program);
+                command
+            }
+            _ => Command::new(program),
         };
         command.args([PROGRAM, "--exact", "--nocapture", "--test-threads=1"]);
         command.env("CHUNKS_ROLE", self.name).env("CHUNKS_DIR", self.dir);
@@ -54,12 +71,10 @@ impl Role<'_> {
     }
 }
 
-fn may_unshare() -> bool {
-    static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(|| {
-        let tried = Command::new("unshare").args(["--pid", "--fork", "true"]).stderr(Stdio::null()).status();
-        tried.is_ok_and(|status| status.success())
-    })
+/// Whether this user may have namespaces of this kind.
+pub fn may_unshare(kind: &str) -> bool {
+    let tried = Command::new("unshare").args([kind, "--fork", "true"]).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
 }
 
 impl Process {

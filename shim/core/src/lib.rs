@@ -3,6 +3,7 @@
 //! Nothing here makes a driver call, so tests and benchmarks link it like any library.
 
 pub mod blockers;
+pub mod blocks;
 pub mod calls;
 pub mod control;
 pub mod gate;

@@ -7,15 +7,17 @@
 
 mod loaded;
 mod names;
+mod new_forms;
 mod object;
 pub(crate) mod real;
 
+use core::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_sys::CuError;
 use shim_core::calls::CallId;
 
-pub(crate) use names::named;
+pub(crate) use new_forms::{blocker as new_form_blocker, note as note_new_form};
 use object::Object;
 
 /// The name by which programs need the driver.
@@ -40,6 +42,49 @@ pub(crate) fn owns(call: CallId, address: usize) -> bool {
     let Some(object) = loaded::around(address).filter(is_driver) else { return false };
     adopt(&object);
     known(call) == Some(address)
+}
+
+/// What a name is that a program looks up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Name {
+    /// A call we stand in front of.
+    Call(CallId),
+    /// Not in the list, but a form of this call, which is.
+    NewForm(CallId),
+    /// Somebody else's, or a call that needs nobody in front of it.
+    Other,
+}
+
+impl Name {
+    /// Reachable from `resolve`.
+    ///
+    /// # Safety
+    /// `name` is a C string.
+    pub(crate) unsafe fn of(name: *const c_char) -> Self {
+        // SAFETY: the caller's.
+        let Some(bytes) = (unsafe { names::bytes(name) }) else { return Self::Other };
+        if let Some(call) = names::named(bytes) {
+            return Self::Call(call);
+        }
+        names::newest_form(bytes).map_or(Self::Other, Self::NewForm)
+    }
+}
+
+/// Whether two names are forms of one call.
+pub(crate) fn same_base(one: &str, other: &str) -> bool {
+    names::base(one.as_bytes()) == names::base(other.as_bytes())
+}
+
+/// Notes a look-up of a form of `call` that we do not know, if there is a driver that has it. Reachable from `resolve`.
+///
+/// # Safety
+/// `name` is a C string.
+pub(crate) unsafe fn note_if_exported(call: CallId, name: *const c_char) {
+    // SAFETY: the caller's.
+    let Ok(name) = (unsafe { CStr::from_ptr(name) }).to_str() else { return };
+    if loaded::first(|object| object.function(name).filter(|_| is_driver(object))).is_some() {
+        new_forms::note(call);
+    }
 }
 
 /// Which call the driver has at `address`.

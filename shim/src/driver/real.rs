@@ -64,6 +64,7 @@ asked! {
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuDeviceGetCount(count: *mut c_int);
     fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: Device);
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: Device, peer: Device);
     fn cuDeviceGetUuid(uuid: *mut Uuid, device: Device);
     fn cuDeviceGetUuid_v2(uuid: *mut Uuid, device: Device);
     fn cuMemGetAllocationGranularity(granularity: *mut usize, prop: *const AllocationProp, option: GranularityFlags);

@@ -130,7 +130,9 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRelease(dev: Device) -> CuResult {
     let leaving = contexts::give_back(|known, kind| is_primary(known, kind, dev));
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuDevicePrimaryCtxRelease(dev) }?;
-    leaving.gone();
+    if !is_active(dev) {
+        leaving.gone();
+    }
     Ok(())
 }
 
@@ -141,8 +143,18 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRelease_v2(dev: Device) -> CuResult {
     let leaving = contexts::give_back(|known, kind| is_primary(known, kind, dev));
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuDevicePrimaryCtxRelease_v2(dev) }?;
-    leaving.gone();
+    if !is_active(dev) {
+        leaving.gone();
+    }
     Ok(())
+}
+
+/// Whether the primary context lives on: a runtime may hold it by a road that nobody stands in.
+fn is_active(device: Device) -> bool {
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: both are writable.
+    unsafe { real::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active) }.is_ok()
+        && active != 0
 }
 
 /// # Safety

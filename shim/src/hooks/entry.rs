@@ -20,8 +20,8 @@ pub(crate) unsafe fn cuInit(flags: c_uint) -> CuResult {
     if generation::uses_cuda() {
         config::say_bad_values();
         log!("version {}: the program uses CUDA", env!("CARGO_PKG_VERSION"));
-        control::start();
     }
+    control::start();
     Ok(())
 }
 

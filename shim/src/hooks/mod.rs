@@ -8,5 +8,7 @@ pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod entry;
 pub(crate) mod gate;
+pub(crate) mod ipc;
+pub(crate) mod malloc;
 pub(crate) mod refuse;
 pub(crate) mod vmm;

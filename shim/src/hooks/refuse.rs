@@ -12,7 +12,7 @@ mod sparse;
 
 use cuda_sys::{Context, CuResult};
 use protocol::{Blocker, BlockerKind};
-use shim_core::blockers::{Blockers, Entry, Taken};
+use shim_core::blockers::{Blockers, Taken};
 
 use crate::driver::real;
 use crate::fresh::Fresh;
@@ -41,12 +41,6 @@ static TABLE: Fresh<Blockers> = Fresh::new();
 /// What is alive that cannot be carried.
 pub(crate) fn blockers() -> Vec<Blocker> {
     table().list()
-}
-
-/// Counts something by its name, once however often it is said.
-pub(crate) fn count(kind: BlockerKind, name: &str) {
-    let entry = Entry { count: 1, name: name.to_owned(), ..Entry::default() };
-    table().set(kind, fingerprint(name.as_bytes()), entry);
 }
 
 /// A context is gone, and what was made in it.

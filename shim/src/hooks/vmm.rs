@@ -10,9 +10,11 @@ mod sharing;
 pub(crate) use mappings::{
     cuMemAddressFree, cuMemAddressReserve, cuMemGetAccess, cuMemMap, cuMemSetAccess, cuMemUnmap,
 };
+pub(crate) use memory::name;
 pub(crate) use memory::{
     cuMemCreate, cuMemGetAllocationPropertiesFromHandle, cuMemRelease, cuMemRetainAllocationHandle,
 };
+pub(crate) use sharing::by_ticket;
 pub(crate) use sharing::{
     cuMemExportToShareableHandle, cuMemImportFromShareableHandle, export, import_descriptor,
 };

@@ -11,7 +11,7 @@ use protocol::{DeviceInfo, DriverMemory, InspectRequest, Inventory};
 use super::{Phases, quiesce};
 use crate::driver::real;
 use crate::world::world;
-use crate::{boundary, hooks};
+use crate::{boundary, driver, hooks};
 
 /// What the driver said when it was initialised.
 #[derive(Debug, Default)]
@@ -78,6 +78,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         driver.map_or((0, Vec::new()), |driver| (driver.version, driver.devices.clone()));
     let mut blockers = world().blockers();
     blockers.extend(hooks::refuse::blockers());
+    blockers.extend(driver::new_form_blocker());
     let drain = quiesce::look();
     Inventory {
         shim_version: env!("CARGO_PKG_VERSION").to_owned(),

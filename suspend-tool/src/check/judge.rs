@@ -41,7 +41,7 @@ pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
         findings.push(Finding::blocker("process", chain(trouble), "").of(*pid));
     }
     for seen in &survey.seen {
-        findings.extend(about(seen));
+        findings.extend(about(seen, machine.driver.is_ok()));
         findings.extend(for_criu(&machine.proc, seen, criu));
     }
     if survey.unseen.is_empty() && !survey.seen.iter().any(Seen::takes_part) {
@@ -78,7 +78,7 @@ pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
 }
 
 /// What is wrong with one process as a whole.
-fn about(seen: &Seen) -> Vec<Finding> {
+fn about(seen: &Seen, with_driver: bool) -> Vec<Finding> {
     let pid = seen.target.pid;
     let mut findings = Vec::new();
     match &seen.standing {
@@ -99,7 +99,14 @@ fn about(seen: &Seen) -> Vec<Finding> {
             .of(pid),
         ),
         Standing::DriverOnly => {}
-        Standing::Shimmed(inventory) => findings.extend(phase(pid, inventory)),
+        Standing::Shimmed(inventory) => {
+            findings.extend(phase(pid, inventory));
+            if with_driver && seen.state.is_none() {
+                let message = format!("the driver does not know process {pid}");
+                let remedy = "run this command where it sees the same driver and GPUs as the process";
+                findings.push(Finding::blocker("driver-state", message, remedy).of(pid));
+            }
+        }
     }
     if let Some(state) = seen.state.filter(|state| *state != cuda_sys::ProcessState::RUNNING) {
         findings.push(
@@ -133,6 +140,11 @@ fn phase(pid: Pid, inventory: &Inventory) -> Vec<Finding> {
         let message = format!("process {pid} is {} already", inventory.phase.name());
         let remedy = format!("`nvsnap-gpu-suspend resume {pid}` first");
         findings.push(Finding::blocker("phase", message, remedy).of(pid));
+    }
+    if let Some(progress) = inventory.progress {
+        let message =
+            format!("process {pid} is busy with {}, which another command began", progress.verb.name());
+        findings.push(Finding::blocker("busy", message, "wait for it to end").of(pid));
     }
     if inventory.poisoned {
         let message =

@@ -16,8 +16,10 @@ use crate::proc::{Maps, ProcError, ProcFs, RunState};
 use crate::report::Stage;
 use crate::topology::{Around, Member};
 
-/// How long a process may take to answer.
+/// How long a process that is named may take to answer.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long one may take that is only looked at because it might share with one that is named.
+const BRIEF: Duration = Duration::from_millis(700);
 
 /// Everything the command can look at and act on.
 #[derive(Clone)]
@@ -110,6 +112,15 @@ impl Machine {
 
     /// Looks at these processes alone. Some may not be there.
     pub fn look_at(&self, pids: &[Pid], allocations: bool) -> (Vec<Seen>, Vec<(Pid, Trouble)>) {
+        self.look_within(pids, allocations, LIMIT)
+    }
+
+    fn look_within(
+        &self,
+        pids: &[Pid],
+        allocations: bool,
+        limit: Duration,
+    ) -> (Vec<Seen>, Vec<(Pid, Trouble)>) {
         let mut targets = Vec::new();
         let mut unseen = Vec::new();
         for &pid in pids.iter().collect::<BTreeSet<_>>() {
@@ -122,16 +133,16 @@ impl Machine {
             }
         }
         let machine = self.clone();
-        let task = move |target| machine.look(target, allocations);
+        let task = move |target| machine.look(target, allocations, limit);
         let outcome: crate::lifecycle::Outcome<Seen> =
-            in_parallel(Stage::Check, &targets, LIMIT * 2, task, |_| {}).into();
+            in_parallel(Stage::Check, &targets, limit * 2, task, |_| {}).into();
         let mut seen: Vec<Seen> = outcome.done.into_iter().map(|(_, seen)| seen).collect();
         seen.sort_by_key(|seen| seen.target.pid);
         unseen.extend(outcome.failed);
         (seen, unseen)
     }
 
-    fn look(&self, target: Target, allocations: bool) -> Result<Seen, Trouble> {
+    fn look(&self, target: Target, allocations: bool, limit: Duration) -> Result<Seen, Trouble> {
         let pid = target.pid;
         let proc_error = |source| match source {
             ProcError::Gone { .. } => gone(pid),
@@ -142,7 +153,7 @@ impl Machine {
         let maps = self.proc.maps(pid).unwrap_or_default();
         let state = self.state(pid)?;
         let request = InspectRequest { allocations };
-        let standing = match self.shims.ask::<Inspect>(target, &request, Patience::For(LIMIT)) {
+        let standing = match self.shims.ask::<Inspect>(target, &request, Patience::For(limit)) {
             Ok(inventory) => Standing::Shimmed(Box::new(inventory)),
             Err(error @ ShimError::Unreachable(_)) if !error.is_gone() => match state {
                 None => Standing::Idle,
@@ -173,7 +184,7 @@ impl Machine {
     fn look_around(&self, members: &[Member], named: &[Pid]) -> Around {
         let listening = self.proc.listening().unwrap_or_default();
         let others: Vec<Pid> = listening.iter().copied().filter(|pid| !named.contains(pid)).collect();
-        let (seen, unseen) = self.look_at(&others, true);
+        let (seen, unseen) = self.look_within(&others, true, BRIEF);
         let answers = seen.into_iter().filter_map(|seen| Some((seen.target.pid, seen.inventory()?.clone())));
         let others = Member::of(answers);
         let unasked = exporters(members)

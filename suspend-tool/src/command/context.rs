@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::check::{Machine, Seen, Standing};
-use crate::client::Sockets;
+use crate::client::{Shims, Sockets};
 use crate::driver::Driver;
 use crate::driver::library::LibCuda;
+use crate::faults::{Faults, FaultyDriver, FaultyShims};
 use crate::interrupt::Interrupt;
 use crate::lifecycle::{Participant, Session};
 use crate::pid::Pid;
@@ -33,15 +34,22 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// The real machine.
-    pub fn open(reporter: Arc<dyn Reporter>, interrupt: Rc<Interrupt>) -> Self {
+    /// The real machine; `faults` are what a test ordered.
+    pub fn open(reporter: Arc<dyn Reporter>, interrupt: Rc<Interrupt>, faults: Option<Arc<Faults>>) -> Self {
         let proc = ProcFs::default();
         let watcher = Arc::clone(&reporter);
         let shims = Sockets::new(proc.clone()).watched_by(Box::new(move |pid, progress| {
             watcher.report(&Event::Moving { pid, bytes: progress.bytes, total: progress.total });
         }));
-        let driver = LibCuda::open().map(|driver| Arc::new(driver) as Arc<dyn Driver>);
-        let machine = Machine { proc, driver, shims: Arc::new(shims) };
+        let driver = LibCuda::open();
+        let (driver, shims): (Result<Arc<dyn Driver>, _>, Arc<dyn Shims>) = match faults {
+            None => (driver.map(|driver| Arc::new(driver) as _), Arc::new(shims)),
+            Some(faults) => {
+                let shims = FaultyShims(shims, Arc::clone(&faults));
+                (driver.map(|driver| Arc::new(FaultyDriver(driver, faults)) as _), Arc::new(shims))
+            }
+        };
+        let machine = Machine { proc, driver, shims };
         Self { machine, reporter, interrupt, state_dir: None }
     }
 

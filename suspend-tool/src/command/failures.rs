@@ -219,3 +219,19 @@ fn stages_follow_each_other_on_all_processes() {
         &["cuCheckpointProcessRestore", "cuCheckpointProcessUnlock", "load", "remap", "reopen"],
     );
 }
+
+#[test]
+fn a_verb_that_a_killed_command_left_at_work_is_waited_for() {
+    let world = world();
+    assert_eq!(suspended(&world, &world.context()).exit, Exit::Done);
+    {
+        let mut inner = world.inner();
+        for process in inner.processes.values_mut() {
+            process.state = cuda_sys::ProcessState::RUNNING;
+        }
+        inner.processes.get_mut(&102).unwrap().at_work = 5;
+    }
+    let outcome = resumed(&world);
+    assert_eq!(outcome.exit, Exit::Done, "{}", outcome.text());
+    assert_eq!(world.damage(), Vec::<String>::new());
+}

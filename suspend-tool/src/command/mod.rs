@@ -29,6 +29,7 @@ use std::sync::Arc;
 use clap::CommandFactory;
 
 use crate::cli::{Cli, PidArgs, Verb};
+use crate::faults::Faults;
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
 use crate::report::{Bars, Json, Reporter, Silent, print_line};
@@ -73,7 +74,11 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
             return Outcome::new(name, Exit::Failed, format!("signals cannot be taken: {error}"));
         }
     };
-    let context = Context::open(reporter(json), interrupt);
+    let faults = match Faults::ordered() {
+        Ok(faults) => faults,
+        Err(text) => return Outcome::new(name, Exit::Usage, text),
+    };
+    let context = Context::open(reporter(json), interrupt, faults);
     match verb {
         Verb::Check { processes, criu, .. } => {
             with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))

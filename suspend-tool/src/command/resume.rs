@@ -86,7 +86,9 @@ pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
 /// Whether a process runs as if nothing had been done to it.
 fn runs(seen: &Seen) -> bool {
     matches!(seen.state, None | Some(ProcessState::RUNNING))
-        && seen.inventory().is_none_or(|inventory| inventory.phase == Phase::Running)
+        && seen
+            .inventory()
+            .is_none_or(|inventory| inventory.phase == Phase::Running && inventory.progress.is_none())
 }
 
 fn cannot_take_part(seen: &Seen) -> Option<Finding> {

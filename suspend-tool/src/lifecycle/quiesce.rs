@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use protocol::verbs::{Quiesce as QuiesceVerb, Reopen, Step as StepVerb};
 use protocol::{Drain, GateLevel, Phase, QuiesceRequest, ReopenRequest, StepRequest};
 
-use super::session::{GLANCE, Session, inspect};
+use super::session::{GLANCE, OWN_BOUND, Session, inspect};
 use super::{Arrival, Outcome, Step, StepError, Trouble, in_parallel};
 use crate::client::Ask;
 use crate::pid::{Pid, Target};
@@ -186,7 +186,7 @@ impl Step for Quiesce<'_> {
             }
         };
         let targets = self.session.unstuck(self.session.shimmed());
-        let failed = self.session.stage(Stage::Reopen, &targets, GLANCE * 3, |()| None, task).failed;
+        let failed = self.session.stage(Stage::Reopen, &targets, OWN_BOUND, |()| None, task).failed;
         self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
         StepError::unless_empty(Stage::Reopen, failed)
     }

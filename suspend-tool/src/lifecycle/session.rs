@@ -11,7 +11,7 @@ use protocol::verbs::Inspect;
 use protocol::{InspectRequest, Inventory, Moved};
 
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
-use crate::client::{Ask, Patience, Shims};
+use crate::client::{Ask, Patience, ShimError, Shims};
 use crate::driver::Driver;
 use crate::interrupt::Interrupt;
 use crate::pid::{Pid, Target};
@@ -24,6 +24,8 @@ pub(super) const STANDSTILL: Duration = Duration::from_secs(60);
 /// How long a call may take whose time depends on bytes the command cannot watch: the driver's own checkpoint and
 /// restore. It moves at least 2 GB/s, so that a full card takes little more than a minute.
 pub(super) const DRIVER_MOVES: Duration = Duration::from_secs(600);
+/// How soon to look again at a process that another command has left at work.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// A bound for what has its own.
 pub(super) const OWN_BOUND: Duration = Duration::from_secs(24 * 3600);
 
@@ -205,7 +207,7 @@ impl Session {
     pub fn inspect(&self, targets: &[Target], allocations: bool) -> Outcome<Inventory> {
         let shims = Arc::clone(&self.shims);
         let task = move |target| inspect(&*shims, target, allocations);
-        in_parallel(Stage::Check, targets, GLANCE * 2, task, |_| {}).into()
+        in_parallel(Stage::Check, targets, OWN_BOUND, task, |_| {}).into()
     }
 
     /// The driver's states of all processes.
@@ -217,8 +219,22 @@ impl Session {
     }
 }
 
-/// Asks one process what it has.
+/// Asks one process what it has, once no verb is being carried out there: a command that was killed leaves one behind,
+/// and where the process stands is not decided before it has ended.
 pub(super) fn inspect(shims: &dyn Shims, target: Target, allocations: bool) -> Result<Inventory, Trouble> {
     let request = InspectRequest { allocations };
-    Ok(shims.ask::<Inspect>(target, &request, Patience::For(GLANCE))?)
+    let mut last = None;
+    let mut since = Instant::now();
+    loop {
+        let inventory = shims.ask::<Inspect>(target, &request, Patience::For(GLANCE))?;
+        let Some(progress) = inventory.progress else { return Ok(inventory) };
+        if last.replace(progress) != Some(progress) {
+            since = Instant::now();
+        } else if since.elapsed() > STANDSTILL {
+            let (pid, verb) = (target.pid, progress.verb.name());
+            return Err(ShimError::Stalled { pid, verb, limit: STANDSTILL }.into());
+        }
+        // Nobody can be asked to say when it is over.
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }

@@ -78,7 +78,7 @@ mod tests {
     use crate::report::Stage;
 
     #[test]
-    fn an_event_is_one_object_with_its_name_first_of_all() {
+    fn an_event_is_one_object_with_its_name_in_it() {
         let moved = Moved { objects: 2, moved: 10, zero: 5, deduplicated: 0 };
         let pid = Pid::new(7).unwrap();
         let took = Duration::from_micros(1_500_000);

@@ -3,7 +3,7 @@
 use cuda_sys::ProcessState;
 use protocol::{
     Allocation, AllocationId, Blocker, Contents, ContextState, DeviceInfo, Drain, DriverMemory, Inventory,
-    Location, Origin, Phase, WaitingThread,
+    Location, Origin, Phase, Progress, VerbKind, WaitingThread,
 };
 
 /// The one GPU there is.
@@ -47,6 +47,8 @@ pub(crate) struct Process {
     pub(crate) waits_for: Option<(i32, u32)>,
     /// How often its memory gate has to be opened again before its work ends.
     pub(crate) needs_copies: u32,
+    /// A load that another command began, and how often it is still seen at work.
+    pub(crate) at_work: u64,
     /// A process without CUDA.
     pub(crate) idle: bool,
     pub(crate) version: String,
@@ -66,6 +68,7 @@ impl Process {
             launched: 0,
             waits_for: None,
             needs_copies: 0,
+            at_work: 0,
             idle: false,
             version: env!("CARGO_PKG_VERSION").into(),
         }
@@ -109,6 +112,11 @@ impl Process {
             allocations: allocations.collect(),
             driver_memory: DriverMemory::default(),
             blockers: self.blockers.clone(),
+            progress: (self.at_work > 0).then(|| Progress {
+                verb: VerbKind::Load,
+                bytes: 10 - self.at_work,
+                total: 10,
+            }),
             ..Inventory::default()
         }
     }

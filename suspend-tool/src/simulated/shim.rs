@@ -70,12 +70,19 @@ impl Inner {
             self.violation(format!("{} was asked of {pid}, which is {phase:?}", verb.name()));
             return Err(refusal(phase));
         };
+        if verb.changes() && self.processes[&pid].at_work > 0 {
+            return Err(Failure { cause: Cause::Busy, ..refusal(phase) });
+        }
         if verb.changes() && self.processes[&pid].state != ProcessState::RUNNING {
             // Its driver calls would never come back.
             self.violation(format!("{} was asked of {pid}, which the driver holds", verb.name()));
         }
         let reply = match request {
-            Request::Inspect(asked) => return Ok(Reply::Inspect(self.inspected(pid, asked.allocations))),
+            Request::Inspect(asked) => {
+                let inspected = self.inspected(pid, asked.allocations);
+                self.work_on(pid);
+                return Ok(Reply::Inspect(inspected));
+            }
             Request::Quiesce(asked) => return Ok(Reply::Quiesce(self.quiesce(pid, asked.level))),
             Request::Step(_) => return Ok(Reply::Step(self.step(pid))),
             Request::Release(asked) => Reply::Release(self.release(pid, &asked)),
@@ -91,6 +98,18 @@ impl Inner {
         };
         self.processes.get_mut(&pid).unwrap().phase = after;
         Ok(reply)
+    }
+
+    /// The load that another command began comes to its end.
+    fn work_on(&mut self, pid: i32) {
+        let process = self.processes.get_mut(&pid).unwrap();
+        if process.at_work > 0 {
+            process.at_work -= 1;
+            if process.at_work == 0 {
+                self.load(pid);
+                self.processes.get_mut(&pid).unwrap().phase = Phase::Loaded;
+            }
+        }
     }
 
     fn drain(&self, pid: i32) -> Drain {

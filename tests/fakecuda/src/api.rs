@@ -67,11 +67,13 @@ pub(crate) use crate::memory::pools::{
     cuMemPoolExportToShareableHandle, cuMemPoolGetAttribute, cuMemPoolImportFromShareableHandle,
     cuMemPoolImportPointer, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
-pub(crate) use crate::memory::vmm::{
-    cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemExportToShareableHandle, cuMemGetAccess,
-    cuMemGetAllocationGranularity, cuMemGetAllocationPropertiesFromHandle, cuMemImportFromShareableHandle,
-    cuMemMap, cuMemRelease, cuMemRetainAllocationHandle, cuMemSetAccess, cuMemUnmap,
+pub(crate) use crate::memory::vmm::handles::{
+    cuMemCreate, cuMemGetAllocationGranularity, cuMemGetAllocationPropertiesFromHandle, cuMemRelease,
+    cuMemRetainAllocationHandle,
 };
+pub(crate) use crate::memory::vmm::mappings::{cuMemGetAccess, cuMemMap, cuMemSetAccess, cuMemUnmap};
+pub(crate) use crate::memory::vmm::ranges::{cuMemAddressFree, cuMemAddressReserve};
+pub(crate) use crate::memory::vmm::sharing::{cuMemExportToShareableHandle, cuMemImportFromShareableHandle};
 pub(crate) use crate::work::capture::{
     cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture,
     cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v3, cuStreamIsCapturing,

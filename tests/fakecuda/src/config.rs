@@ -11,6 +11,7 @@
 //! | `FAKECUDA_LOG` | prefix of the call log; the pid is appended | no log |
 //! | `FAKECUDA_STRICT_LOG` | file that gets a line per violation | no log |
 //! | `FAKECUDA_FAULTS` | see [`crate::faults`] | none |
+//! | `FAKECUDA_FORK` | `anew`: a forked child can start the driver, as long as its parent had no context | it cannot |
 //! | `FAKECUDA_INDEX` | the number by which faults name this process | none |
 //! | `CUDA_VISIBLE_DEVICES` | as for the real driver: ordinals or UUID prefixes | all |
 //!
@@ -40,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) faults: Vec<Fault>,
     pub(crate) index: Option<u32>,
     pub(crate) visible: Option<String>,
+    pub(crate) fork_anew: bool,
 }
 
 fn number<T: FromStr>(name: &str, default: T) -> T {
@@ -83,6 +85,7 @@ impl Config {
             faults,
             index: std::env::var("FAKECUDA_INDEX").ok().and_then(|text| text.trim().parse().ok()),
             visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
+            fork_anew: std::env::var("FAKECUDA_FORK").is_ok_and(|how| how == "anew"),
         }
     }
 }

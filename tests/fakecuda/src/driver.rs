@@ -1,7 +1,8 @@
 //! The driver of this process: made by `cuInit`, and never freed, so that calls at exit still find it.
 //!
-//! A forked child begins without one. If the parent had only called `cuInit`, the child can start its own; if the parent
-//! had a context, the child never can (DRIVER-FACTS, processes around the ones that compute).
+//! A forked child of a process that has called `cuInit` can never use the driver: every call answers NOT_INITIALIZED, `cuInit` too (as
+//! measured). `FAKECUDA_FORK=anew` stands for drivers on which such a child can start anew as long as its parent had no
+//! context (the row of DRIVER-FACTS on the workers of vLLM).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -99,7 +100,8 @@ pub(crate) fn start() -> CuResult {
 pub(crate) fn forked() {
     let parents = DRIVER.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: null or leaked by the parent's `start`; only an atomic of it is read, since its locks may be held.
-    if unsafe { parents.as_ref() }.is_some_and(|driver| driver.contexts.any_was_made()) {
+    if unsafe { parents.as_ref() }.is_some_and(|driver| !config().fork_anew || driver.contexts.any_was_made())
+    {
         BROKEN.store(true, Ordering::Release);
     }
 }

@@ -8,19 +8,8 @@ use std::fmt::Write;
 
 use cuda_sys::*;
 
-use crate::trace::{self, Hold};
-
-macro_rules! hold {
-    (entry) => {
-        Hold::Goes
-    };
-    (pass) => {
-        Hold::Goes
-    };
-    ($family:ident) => {
-        Hold::Waits
-    };
-}
+use crate::hold_class::hold_of;
+use crate::trace;
 
 macro_rules! export {
     ($($class:ident $family:ident fn $name:ident($($arg:ident: $ty:ty),*) $(on $($on:ident).+)?;)*) => {
@@ -31,7 +20,7 @@ macro_rules! export {
             pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> CuResult {
                 trace::call(
                     stringify!($name),
-                    hold!($family),
+                    const { hold_of(stringify!($class), stringify!($name)) },
                     |line| {
                         $(write!(line, "{:?}, ", $arg)?;)*
                         line.truncate(line.trim_end_matches(", ").len());

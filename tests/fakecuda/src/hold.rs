@@ -1,17 +1,20 @@
 //! Who is inside a call, and the hold of a locked process.
 //!
-//! While a process is locked or checkpointed its driver calls wait (DRIVER-FACTS, checkpoint API: "the process's CUDA calls
-//! never return"). `close` lets no new call in; `drained` says whether one is still inside. Calls are counted in
+//! While a process is locked or checkpointed most of its driver calls wait (DRIVER-FACTS, checkpoint API: "the process's CUDA calls
+//! never return"); [`Hold`] says which. `close` lets no new call in; `drained` says whether one is still inside. Calls are counted in
 //! slots by thread, so that threads do not write to one cache line.
 //!
 //! A page that the kernel wipes in a forked child tells the child that all this belongs to its parent.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cuda_sys::{CuError, CuResult};
+
 use crate::futex;
-use crate::trace::Hold;
+use crate::hold_class::Hold;
+use crate::trace::violation;
 
 const SLOTS: usize = 64;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -21,6 +24,7 @@ struct Slot(AtomicUsize);
 
 static INSIDE: [Slot; SLOTS] = [const { Slot(AtomicUsize::new(0)) }; SLOTS];
 static CLOSED: AtomicU32 = AtomicU32::new(0);
+static CHECKPOINTED: AtomicBool = AtomicBool::new(false);
 static DRAIN: AtomicU32 = AtomicU32::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 /// One word that reads 1 in the process that mapped it and 0 in its children; null before the first call.
@@ -60,10 +64,18 @@ fn slot() -> &'static AtomicUsize {
 
 /// Begins a call; it is over when the result is dropped. Waits first, if calls of this kind are held.
 #[inline]
-pub(crate) fn enter(hold: Hold) -> Inside {
+pub(crate) fn enter(name: &str, hold: Hold) -> CuResult<Inside> {
     check_fork();
-    if hold == Hold::Goes {
-        return Inside(None);
+    match hold {
+        Hold::Waits => {}
+        Hold::Goes => return Ok(Inside(None)),
+        Hold::Dies | Hold::Fails(_) => {
+            return if CHECKPOINTED.load(Ordering::Acquire) {
+                Err(too_late(name, hold))
+            } else {
+                Ok(Inside(None))
+            };
+        }
     }
     let slot = slot();
     // Pairs with `close`: either it sees this call or this call sees that it is closed.
@@ -71,7 +83,23 @@ pub(crate) fn enter(hold: Hold) -> Inside {
     if CLOSED.load(Ordering::SeqCst) != 0 && !EXEMPT.with(Cell::get) {
         wait(slot);
     }
-    Inside(Some(slot))
+    Ok(Inside(Some(slot)))
+}
+
+/// A call that a checkpointed process must not make: a violation, and the driver's answer.
+#[cold]
+fn too_late(name: &str, hold: Hold) -> CuError {
+    violation(format_args!("{name}: the process is checkpointed"));
+    if let Hold::Fails(error) = hold
+        && let Some(error) = CuError::from_raw(error)
+    {
+        return error;
+    }
+    // SAFETY: the default action needs no handler.
+    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
+    // SAFETY: ends the process, as the driver's access to memory that is gone does.
+    unsafe { libc::raise(libc::SIGSEGV) };
+    CuError::UNKNOWN
 }
 
 #[cold]
@@ -91,6 +119,11 @@ fn wait(slot: &AtomicUsize) {
 /// Holds every call that has not begun.
 pub(crate) fn close() {
     CLOSED.store(1, Ordering::SeqCst);
+}
+
+/// The memory of the process has left the devices, or is back.
+pub(crate) fn set_checkpointed(checkpointed: bool) {
+    CHECKPOINTED.store(checkpointed, Ordering::Release);
 }
 
 /// Lets all calls go on.
@@ -153,6 +186,7 @@ fn in_child(mark: &AtomicU32) {
         slot.0.store(0, Ordering::SeqCst);
     }
     CLOSED.store(0, Ordering::SeqCst);
+    CHECKPOINTED.store(false, Ordering::SeqCst);
     crate::driver::forked();
     mark.store(1, Ordering::Relaxed);
 }

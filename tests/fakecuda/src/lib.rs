@@ -22,6 +22,7 @@ mod exports;
 mod faults;
 mod futex;
 mod hold;
+mod hold_class;
 mod machine;
 mod memory;
 mod pass;

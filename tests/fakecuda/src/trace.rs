@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use cuda_sys::{CuResult, number};
 
 use crate::config::config;
+use crate::hold_class::Hold;
 use crate::{faults, hold};
 
 const LOG: u32 = 1;
@@ -28,15 +29,6 @@ static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 static CALL_LOG: Mutex<Option<(u32, File)>> = Mutex::new(None);
 static STRICT_LOG: Mutex<Option<(u32, File)>> = Mutex::new(None);
 
-/// How a call relates to `cuCheckpointProcessLock`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hold {
-    /// It waits while the process is locked.
-    Waits,
-    /// It goes on: versions, error texts, look-ups, the checkpoint API itself.
-    Goes,
-}
-
 /// Makes a call with all that goes round it.
 #[inline]
 pub(crate) fn call(
@@ -45,7 +37,7 @@ pub(crate) fn call(
     arguments: impl Fn(&mut String) -> fmt::Result,
     body: impl FnOnce() -> CuResult,
 ) -> CuResult {
-    let _inside = hold::enter(hold);
+    let _inside = hold::enter(name, hold)?;
     if FEATURES.load(Ordering::Relaxed) == 0 { body() } else { traced(name, &arguments, body) }
 }
 

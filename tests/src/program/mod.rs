@@ -74,6 +74,9 @@ struct Session {
 /// Reads lines until the input ends.
 pub fn run() {
     let session = Arc::new(Session::default());
+    if std::env::var_os(outside::AGAIN).is_some() {
+        println!("ok");
+    }
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let answer = session.answer(&line);

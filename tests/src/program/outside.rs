@@ -63,10 +63,13 @@ fn state(words: &mut Words<'_>) -> Answer {
     Ok(state.0.to_string())
 }
 
-/// `exec`: this program again in the same process. The answer is that of the new image to its first line.
+/// Set where this program has executed itself.
+pub(super) const AGAIN: &str = "WORKER_AGAIN";
+
+/// `exec`: this program again in the same process. The answer comes from the new image.
 fn exec() -> Answer {
     let own = std::env::current_exe()?;
-    let error = std::process::Command::new(own).args(std::env::args_os().skip(1)).exec();
+    let error = std::process::Command::new(own).args(std::env::args_os().skip(1)).env(AGAIN, "1").exec();
     Err(Trouble::Usage(format!("exec failed: {error}")))
 }
 

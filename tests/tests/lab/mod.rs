@@ -4,8 +4,9 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -151,6 +152,16 @@ impl Run {
         assert_eq!(stderr, "", "{command}: standard error is the program's own");
         stdout
     }
+}
+
+/// Starts a program, and waits until it has said `last`. It ends with its standard input.
+pub(crate) fn start(command: &mut Command, last: &str) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let found = said.by_ref().map_while(Result::ok).any(|line| line == last);
+    assert!(found, "{command:?} never said {last}");
+    child
 }
 
 /// The sources of the programs.

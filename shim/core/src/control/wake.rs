@@ -1,7 +1,7 @@
 //! A bell for the control thread, which sleeps in `poll`: a pipe that any thread may write to.
 //!
 //! A pipe and not an eventfd, because a pipe has an inode of its own: a number that has come to mean another file
-//! is found out (see [`Descriptors`](super::Descriptors)). Ringing takes a lock that is held for one `write` to a
+//! is found out (see [`Descriptors`]). Ringing takes a lock that is held for one `write` to a
 //! pipe that never blocks.
 
 use std::io;

@@ -18,6 +18,13 @@ impl<A: Attachment> World<A> {
         self.lock().allocations.get(&pin.key).map(|allocation| allocation.what)
     }
 
+    /// What is mapped at an address.
+    pub fn describe_at(&self, address: u64) -> Option<Description> {
+        let state = self.lock();
+        let key = state.mapping_at(address)?.1.key;
+        state.allocations.get(&key).map(|allocation| allocation.what)
+    }
+
     /// Remembers that a raw descriptor, or a handle of a kind that cannot be carried, was handed out.
     pub fn mark_raw(&self, pin: &Pin) {
         if let Some(allocation) = self.lock().allocations.get_mut(&pin.key) {

@@ -16,7 +16,8 @@ use crate::remote::{Remote, Role};
 
 const ALL: InspectRequest = InspectRequest { allocations: true };
 const LONG: InspectRequest = InspectRequest { allocations: false };
-const SHORT: Duration = Duration::from_millis(300);
+/// Long enough for a client that the scheduler forgets for a while.
+const SHORT: Duration = Duration::from_secs(2);
 
 fn header(verb: u8, length: u32) -> [u8; Header::LEN] {
     Header { verb, kind: FrameKind::Request, id: 1, length }.encode()
@@ -265,7 +266,7 @@ fn a_slow_writer_is_served_when_it_is_done_and_others_meanwhile() {
 
 #[test]
 fn a_client_that_does_not_read_its_answer_holds_up_nobody_and_is_dropped_in_time() {
-    let target = Target::start(Limits { send: Duration::from_secs(2), unsent: 4 << 20, ..Limits::DEFAULT });
+    let target = Target::start(Limits { send: SHORT, unsent: 4 << 20, ..Limits::DEFAULT });
     target.script.long_inventory.store(8 << 20, Ordering::Relaxed);
     let mut deaf = target.client();
     deaf.send::<verbs::Inspect>(&LONG);

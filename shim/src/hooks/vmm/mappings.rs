@@ -2,11 +2,12 @@
 
 use core::slice;
 
-use cuda_sys::{AccessDesc, CuResult, DevicePtr, MemHandle, MemLocation};
+use cuda_sys::{AccessDesc, CuError, CuResult, DevicePtr, MemHandle, MemLocation};
 use shim_core::calls::CallId;
 use shim_core::gate;
 
 use super::super::refuse;
+use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, let_go, real_handle, world};
 
@@ -28,6 +29,7 @@ pub(crate) unsafe fn cuMemAddressReserve(
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuMemAddressFree(ptr: DevicePtr, size: usize) -> CuResult {
     let _pass = gate::enter(CallId::cuMemAddressFree);
+    refuse_blocks(ptr, size)?;
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuMemAddressFree(ptr, size) }
 }
@@ -42,6 +44,7 @@ pub(crate) unsafe fn cuMemMap(
     flags: u64,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuMemMap);
+    refuse_blocks(ptr, size)?;
     world::sweep();
     let found = real_handle(handle)?;
     // SAFETY: the caller's arguments, with the handle that the driver knows.
@@ -59,6 +62,7 @@ pub(crate) unsafe fn cuMemMap(
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuMemUnmap(ptr: DevicePtr, size: usize) -> CuResult {
     let _pass = gate::enter(CallId::cuMemUnmap);
+    refuse_blocks(ptr, size)?;
     world::sweep();
     let taken = world().take(ptr.0, wide(size));
     // SAFETY: the caller's arguments, unchanged.
@@ -80,6 +84,7 @@ pub(crate) unsafe fn cuMemSetAccess(
     count: usize,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuMemSetAccess);
+    refuse_blocks(ptr, size)?;
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuMemSetAccess(ptr, size, desc, count) }?;
     if !desc.is_null() {
@@ -98,8 +103,19 @@ pub(crate) unsafe fn cuMemGetAccess(
     ptr: DevicePtr,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuMemGetAccess);
+    if !flags.is_null() && !location.is_null() && blocks().touches(ptr.0, 1) {
+        // Native memory has no access of that kind, and the driver says so without an error (580.159.04).
+        // SAFETY: not null, and the driver's contract makes it writable.
+        unsafe { flags.write(0) };
+        return Ok(());
+    }
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuMemGetAccess(flags, location, ptr) }
+}
+
+/// To the program a block is memory of `cuMemAlloc`: no reservation of its own, and no mapping.
+fn refuse_blocks(ptr: DevicePtr, size: usize) -> CuResult {
+    if blocks().touches(ptr.0, wide(size)) { Err(CuError::INVALID_VALUE) } else { Ok(()) }
 }
 
 fn wide(size: usize) -> u64 {

@@ -4,11 +4,13 @@ use core::ffi::c_void;
 
 use cuda_sys::{AllocationProp, CuError, CuResult, HandleType, LocationType, MemHandle, MemLocation};
 use protocol::{AllocationId, Secret};
+use shim_core::blocks::Found;
 use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Description, NotHere, Origin, Release};
 
 use super::super::refuse;
+use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, real_handle, world};
 
@@ -49,7 +51,7 @@ pub(crate) unsafe fn cuMemCreate(
 }
 
 /// A new name and secret. Taken before the driver is asked, so that nothing has to be undone.
-pub(super) fn name() -> CuResult<(AllocationId, Secret)> {
+pub(crate) fn name() -> CuResult<(AllocationId, Secret)> {
     let (mut id, mut secret) = (AllocationId([0; 16]), Secret([0; 16]));
     match (getrandom::fill(&mut id.0), getrandom::fill(&mut secret.0)) {
         (Ok(()), Ok(())) => Ok((id, secret)),
@@ -107,6 +109,10 @@ pub(crate) unsafe fn cuMemRelease(handle: MemHandle) -> CuResult {
 pub(crate) unsafe fn cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *mut c_void) -> CuResult {
     let _pass = gate::enter(CallId::cuMemRetainAllocationHandle);
     let address = u64::try_from(addr.addr()).unwrap_or_default();
+    if blocks().find(address) != Found::Foreign {
+        // Native memory of `cuMemAlloc` has no handle.
+        return Err(CuError::INVALID_VALUE);
+    }
     // Not while the result has nowhere to go: nobody could give the reference back.
     let held = if handle.is_null() { None } else { world().retain(address) };
     match held {

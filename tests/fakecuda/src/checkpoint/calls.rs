@@ -1,7 +1,7 @@
 //! `cuCheckpointProcess*`, as the calling process sees them.
 //!
 //! A process that has not initialised the driver answers NOT_INITIALIZED, a forked child of one that has as well (DRIVER-FACTS, processes
-//! around the ones that compute).
+//! around the ones that compute); a pid without a process is OPERATING_SYSTEM (as measured).
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
@@ -21,9 +21,12 @@ use crate::machine::layout::Slot;
 
 /// The process that a call is about.
 fn target(driver: &Driver, pid: c_int) -> CuResult<(u32, usize, &'static Slot)> {
-    let pid = u32::try_from(pid).ok().filter(|&pid| pid != 0).ok_or(CuError::INVALID_VALUE)?;
-    let (number, slot) = driver.machine.find(pid).ok_or(CuError::NOT_INITIALIZED)?;
-    Ok((pid, number, slot))
+    let pid = u32::try_from(pid).ok().filter(|&pid| pid != 0).ok_or(CuError::OPERATING_SYSTEM)?;
+    match driver.machine.find(pid) {
+        Some((number, slot)) => Ok((pid, number, slot)),
+        None if std::path::Path::new(&format!("/proc/{pid}")).exists() => Err(CuError::NOT_INITIALIZED),
+        None => Err(CuError::OPERATING_SYSTEM),
+    }
 }
 
 /// Makes a call about a process, with the faults that are ordered for it.
@@ -43,9 +46,10 @@ fn ask(call: &str, pid: c_int, verb: Verb, timeout_ms: u32, pairs: Pairs) -> CuR
 }
 
 pub(crate) unsafe fn cuCheckpointProcessGetState(pid: c_int, state: *mut ProcessState) -> CuResult {
+    // SAFETY: the caller's promise.
+    let place = unsafe { args::out(state) }?;
     about("cuCheckpointProcessGetState", pid, |_, _, slot| {
-        // SAFETY: the caller's promise.
-        unsafe { args::out(state) }?.write(ProcessState(slot.state.load(Ordering::Acquire)));
+        place.write(ProcessState(slot.state.load(Ordering::Acquire)));
         Ok(())
     })
 }

@@ -65,6 +65,7 @@ fn serve(driver: &'static Driver, request: &Request, connection: &OwnedFd) -> Cu
         }
         Verb::Unlock => save::forget(driver),
     }
+    hold::set_checkpointed(to == ProcessState::CHECKPOINTED);
     state.store(to.0, Ordering::Release);
     if to == ProcessState::RUNNING {
         hold::open();

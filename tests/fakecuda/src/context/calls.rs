@@ -186,7 +186,7 @@ pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
 
 fn synchronize(context: &'static Ctx) -> CuResult {
     context.check()?;
-    capture::unsafe_call(driver()?)?;
+    capture::synchronize(driver()?)?;
     context.wait();
     context.check()
 }

@@ -1,22 +1,25 @@
 //! Legacy IPC of memory: 64 bytes that name an allocation of another process.
 //!
-//! The opener reaches the exporter's file through `/proc`; the handle names a share that says whether the allocation still is
-//! there. A second open of one handle gives the same address and counts; the last close unmaps.
+//! The memory is shared as an exported descriptor shares it: an opener keeps it, also when its exporter has freed it or is gone (as
+//! measured). The opener reaches the exporter's file through `/proc`. A second open of one handle gives the same address
+//! and counts; the last close unmaps.
 //!
 //! Rows of DRIVER-FACTS: memory that the driver itself restored cannot be opened (800 NOT_PERMITTED); an open mapping makes the
-//! restore of the opener fail. For memory of `cuMemCreate` there is no handle.
+//! restore of the opener fail. For memory of `cuMemCreate`, of pools, and opened memory there is no handle.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
 use std::ffi::c_uint;
 use std::fs::OpenOptions;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cuda_sys::{CuError, CuResult, DevicePtr, IPC_HANDLE_SIZE, IpcMemHandle};
 
 use super::native::Kind;
 use super::physical::{Origin, Physical, Place};
+use super::pool::Pool;
 use super::space::Area;
 use crate::args;
 use crate::context::current;
@@ -28,19 +31,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"fakeipc1");
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`
 const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
 
-/// The allocation of a share is gone.
-const FREED: u32 = 1;
-/// The driver restored it.
-const RESTORED: u32 = 2;
+/// Flag of a share: the driver restored the allocation.
+const RESTORED: u32 = 1;
 
 type Words = [u64; IPC_HANDLE_SIZE / 8];
-
-/// Whoever opens a handle from now on is told that its memory is gone.
-pub(super) fn mark_freed(driver: &Driver, held: &Held) {
-    if let Some(share) = driver.machine.share(held.number) {
-        share.flags.fetch_or(FREED, Ordering::SeqCst);
-    }
-}
 
 /// Whoever opens a handle from now on is told that its memory was restored.
 pub(crate) fn mark_restored(driver: &Driver, held: &Held) {
@@ -85,50 +79,72 @@ pub(crate) unsafe fn cuIpcGetMemHandle(p_handle: *mut IpcMemHandle, dptr: Device
         }
         native.ipc = Some(held);
     }
-    let held = native.ipc.as_ref().ok_or(CuError::OPERATING_SYSTEM)?;
-    let (pool, offset) = native.memory.backing(native.offset);
-    let descriptor = u64::from(pool.file().as_raw_fd().unsigned_abs());
-    place.write(to_bytes(&[
-        MAGIC,
-        args::wide(held.number) << 32 | u64::from(std::process::id()),
-        held.id,
-        descriptor,
-        pool.identity().1,
-        args::wide(offset),
-        args::wide(native.size),
-        args::wide(driver.physical(native.ordinal)?),
-    ]));
+    let mark = native.ipc.as_ref().ok_or(CuError::OPERATING_SYSTEM)?;
+    let (mark, mark_id) = (args::wide(mark.number), mark.id);
+    let device = args::wide(driver.physical(native.ordinal)?);
+    let words = native.memory.share(driver, |origin, pool, _| {
+        let descriptor = u64::from(pool.file().as_raw_fd().unsigned_abs());
+        Ok([
+            MAGIC,
+            mark << 32 | u64::from(std::process::id()),
+            mark_id,
+            args::wide(origin.share) << 32 | descriptor,
+            origin.id,
+            args::wide(origin.offset + native.offset),
+            args::wide(native.size),
+            pool.identity().1 << 8 | device,
+        ])
+    })?;
+    place.write(to_bytes(&words));
     Ok(())
 }
 
 /// The allocation that a handle names, as the opener needs it.
 #[derive(Clone, Copy, Debug)]
 struct Named {
-    share: usize,
+    mark: usize,
+    mark_id: u64,
     pid: u64,
-    id: u64,
     descriptor: u64,
     inode: u64,
-    offset: usize,
-    size: usize,
     device: usize,
+    origin: Origin,
 }
 
+const LOW: u64 = u32::MAX as u64;
+
 fn named(handle: &IpcMemHandle) -> CuResult<Named> {
-    let [magic, share_and_pid, id, descriptor, inode, offset, size, device] = to_words(handle);
+    let [magic, mark_and_pid, mark_id, share_and_descriptor, id, offset, size, inode_and_device] =
+        to_words(handle);
     if magic != MAGIC {
         return Err(CuError::INVALID_VALUE);
     }
     Ok(Named {
-        share: args::size(share_and_pid >> 32),
-        pid: share_and_pid & u64::from(u32::MAX),
-        id,
-        descriptor,
-        inode,
-        offset: args::size(offset),
-        size: args::size(size),
-        device: args::size(device),
+        mark: args::size(mark_and_pid >> 32),
+        mark_id,
+        pid: mark_and_pid & LOW,
+        descriptor: share_and_descriptor & LOW,
+        inode: inode_and_device >> 8,
+        device: args::size(inode_and_device & 0xff),
+        origin: Origin {
+            share: args::size(share_and_descriptor >> 32),
+            id,
+            offset: args::size(offset),
+            size: args::size(size),
+        },
     })
+}
+
+/// The file with the memory: from its exporter, or from an earlier open where that is gone.
+fn pool(driver: &Driver, named: &Named) -> CuResult<Arc<Pool>> {
+    let path = format!("/proc/{}/fd/{}", named.pid, named.descriptor);
+    let found = OpenOptions::new().read(true).write(true).open(path).ok();
+    let found = found.and_then(|file| driver.memory.peer_pool(OwnedFd::from(file)).ok());
+    found
+        .filter(|pool| pool.identity().1 == named.inode)
+        .or_else(|| driver.memory.known_peer(named.inode))
+        .filter(|pool| pool.contains(named.origin.offset, named.origin.size))
+        .ok_or(CuError::INVALID_VALUE)
 }
 
 pub(crate) unsafe fn cuIpcOpenMemHandle_v2(
@@ -140,7 +156,7 @@ pub(crate) unsafe fn cuIpcOpenMemHandle_v2(
     let context = current()?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(pdptr) }?;
-    if flags & !LAZY_ENABLE_PEER_ACCESS != 0 {
+    if flags != LAZY_ENABLE_PEER_ACCESS {
         return Err(CuError::INVALID_VALUE);
     }
     let named = named(&handle)?;
@@ -149,32 +165,23 @@ pub(crate) unsafe fn cuIpcOpenMemHandle_v2(
         return Err(CuError::INVALID_CONTEXT);
     }
     let ordinal = driver.ordinal_of(named.device).ok_or(CuError::INVALID_DEVICE)?;
-    let share = driver.machine.open_share(named.share, named.id).ok_or(CuError::INVALID_VALUE)?;
-    let state = driver.machine.share(named.share).ok_or(CuError::INVALID_VALUE)?.flags.load(Ordering::SeqCst);
-    if state & FREED != 0 {
-        return Err(CuError::INVALID_VALUE);
+    if driver.machine.is_held(named.mark, named.mark_id) {
+        let mark = driver.machine.share(named.mark).ok_or(CuError::INVALID_VALUE)?;
+        if mark.flags.load(Ordering::SeqCst) & RESTORED != 0 {
+            return Err(CuError::NOT_PERMITTED);
+        }
     }
-    if state & RESTORED != 0 {
-        return Err(CuError::NOT_PERMITTED);
-    }
-    let mut space = crate::write(&driver.memory.space);
-    if let Some(at) = space.open_again(named.id) {
+    if let Some(at) = crate::write(&driver.memory.space).open_again(named.origin.id, named.origin.offset) {
         place.write(DevicePtr(args::wide(at)));
         return Ok(());
     }
-    drop(space);
-    let path = format!("/proc/{}/fd/{}", named.pid, named.descriptor);
-    let file = OpenOptions::new().read(true).write(true).open(path).map_err(|_| CuError::INVALID_VALUE)?;
-    let pool = driver.memory.peer_pool(OwnedFd::from(file))?;
-    if pool.identity().1 != named.inode || !pool.contains(named.offset, named.size) {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let origin = Origin { share: named.share, id: named.id, offset: named.offset, size: named.size };
-    let memory = Physical::borrow(driver, pool, origin, Place::Device(ordinal));
-    let kind = Kind::Ipc { opened: 1, share };
-    let at = driver.memory.place_whole(context, named.size, memory, 0, kind)?;
-    space = crate::write(&driver.memory.space);
-    space.set_ordinal(at, ordinal);
+    let held =
+        driver.machine.open_share(named.origin.share, named.origin.id).ok_or(CuError::INVALID_VALUE)?;
+    let pool = pool(driver, &named)?;
+    let memory = Physical::import(driver, pool, named.origin, Place::Device(ordinal), None, held);
+    let kind = Kind::Ipc { opened: 1, id: named.origin.id };
+    let at = driver.memory.place_whole(context, named.origin.size, memory, 0, kind)?;
+    crate::write(&driver.memory.space).set_ordinal(at, ordinal);
     place.write(DevicePtr(args::wide(at)));
     Ok(())
 }

@@ -95,6 +95,11 @@ impl Memory {
         Ok(pool)
     }
 
+    /// A pool of another process that is mapped already.
+    fn known_peer(&self, inode: u64) -> Option<Arc<Pool>> {
+        crate::lock(&self.peers).iter().filter_map(Weak::upgrade).find(|peer| peer.identity().1 == inode)
+    }
+
     /// Every piece of memory that is alive.
     pub(crate) fn all(&self) -> Vec<Arc<Physical>> {
         crate::lock(&self.live).values().filter_map(Weak::upgrade).collect()

@@ -1,7 +1,7 @@
 //! `cuMemAlloc` and its family: memory that the driver places and maps by itself.
 //!
-//! Sizes below [`SMALL`] are placed in blocks of one granule, one set of blocks per context, as the real driver does; all others
-//! are whole granules of their own. A free waits for all work of the device first.
+//! Small sizes are placed in blocks of one granule, one set of blocks per context, as the real driver does; all others are
+//! whole granules of their own. A free waits for all work of the device first.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
@@ -23,8 +23,8 @@ use crate::trace::violation;
 use crate::work;
 use crate::work::capture;
 
-/// Sizes from here on have granules of their own.
-const SMALL: usize = 1 << 20;
+/// Sizes below share granules.
+const SMALL: usize = GRANULE;
 /// Alignment of what is smaller.
 const ALIGN: usize = 512;
 
@@ -35,8 +35,8 @@ pub(crate) enum Kind {
     Malloc { small: bool },
     /// `cuMemAllocAsync`
     Pool(&'static MemPool),
-    /// Opened from a legacy IPC handle: how often, and what keeps the handle's share. The address is that of the opener.
-    Ipc { opened: u32, share: Held },
+    /// Opened from a legacy IPC handle: how often, and the id of the memory's share.
+    Ipc { opened: u32, id: u64 },
     /// A pointer imported into an imported pool.
     PoolImport(&'static MemPool),
 }
@@ -54,7 +54,7 @@ pub(crate) struct Native {
     pub(crate) kind: Kind,
     pub(crate) id: u64,
     pub(crate) sync_memops: bool,
-    /// The share that legacy IPC handles of it name, once there was one.
+    /// What legacy IPC handles of it name, once there was one.
     pub(crate) ipc: Option<Held>,
 }
 
@@ -144,7 +144,6 @@ impl Memory {
         if let Some(held) = ipc
             && let Ok(driver) = driver()
         {
-            super::ipc::mark_freed(driver, &held);
             driver.machine.leave_share(held);
         }
         if !matches!(kind, Kind::Malloc { small: true }) {
@@ -194,7 +193,7 @@ fn allocate(size: usize) -> CuResult<usize> {
     if size == 0 {
         return Err(CuError::INVALID_VALUE);
     }
-    if size < SMALL {
+    if size <= SMALL - ALIGN {
         driver.memory.allocate_small(driver, context, size)
     } else {
         driver.memory.allocate_whole(driver, context, size, false, Kind::Malloc { small: false })
@@ -231,11 +230,10 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
     Ok(())
 }
 
-/// Waits for all work of the device, as the native free does. Null is freed without effect.
+/// Waits for all work of the device, as the native free does; what is refused does not wait, nor does null, which is freed
+/// without effect (as measured).
 pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
     let driver = driver()?;
-    let context = current()?;
-    capture::unsafe_call(driver)?;
     let at = args::size(dptr.0);
     if at == 0 {
         return Ok(());
@@ -250,6 +248,8 @@ pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
             return Err(CuError::INVALID_VALUE);
         }
     };
+    let context = current()?;
+    capture::unsafe_call(driver)?;
     work::wait_for_device(driver, ordinal.unwrap_or(context.ordinal()));
     let Some(ordinal) = ordinal else { return super::managed::free(driver, at) };
     let removed = crate::write(&driver.memory.space).remove_native(at, freeable);

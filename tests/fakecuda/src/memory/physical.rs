@@ -96,16 +96,6 @@ impl Physical {
         Self::enter(driver, pool, origin.offset, origin.size, place, prop, true, Keep::Shared(held))
     }
 
-    /// Memory of another process, as long as that keeps it.
-    pub(super) fn borrow(
-        driver: &'static Driver,
-        pool: Arc<Pool>,
-        origin: Origin,
-        place: Place,
-    ) -> Arc<Self> {
-        Self::enter(driver, pool, origin.offset, origin.size, place, None, true, Keep::Host)
-    }
-
     #[allow(clippy::too_many_arguments, reason = "the fields of the object")]
     fn enter(
         driver: &'static Driver,
@@ -135,6 +125,11 @@ impl Physical {
     /// Where a byte of the memory is mapped for the stand-in's own use.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         self.pool.at(self.offset.load(Ordering::Acquire) + offset)
+    }
+
+    /// Whether the memory begins at this place of its pool.
+    pub(super) fn is_at(&self, offset: usize) -> bool {
+        self.offset.load(Ordering::Acquire) == offset
     }
 
     /// The pool and the place in it, for a mapping that the host may touch.

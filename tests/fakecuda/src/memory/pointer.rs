@@ -25,9 +25,7 @@ const SYNC_MEMOPS: c_uint = 6;
 /// A value of an attribute, by its width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Value {
-    /// One byte: `bool`.
-    Bool(bool),
-    /// Four bytes.
+    /// Four bytes: a number, or a boolean (as measured).
     Int(u64),
     /// Eight bytes.
     Long(u64),
@@ -38,10 +36,6 @@ impl Value {
     /// `place` is null or writable for a value of this width.
     unsafe fn write(self, place: *mut c_void) -> CuResult {
         match self {
-            Self::Bool(value) => {
-                // SAFETY: the caller's promise.
-                unsafe { args::out(place.cast::<u8>()) }?.write(u8::from(value));
-            }
             Self::Int(value) => {
                 let value = u32::try_from(value).unwrap_or(u32::MAX);
                 // SAFETY: the caller's promise.
@@ -66,7 +60,7 @@ struct Seen {
     /// Whether the host may follow the pointer.
     host_pointer: bool,
     managed: bool,
-    /// `cuMemAlloc` and what an IPC handle opens.
+    /// Made by `cuMemAlloc` of this process.
     native: bool,
     start: usize,
     size: usize,
@@ -94,7 +88,7 @@ fn of_native(at: usize, native: &Native) -> Seen {
         on_device: true,
         host_pointer: false,
         managed: false,
-        native: pool == 0,
+        native: matches!(native.kind, Kind::Malloc { .. }),
         start: at,
         size: native.size,
         mapping_start: at - if small { native.offset } else { 0 },
@@ -110,9 +104,7 @@ fn of_native(at: usize, native: &Native) -> Seen {
     }
 }
 
-fn of_mapping(start: usize, mapping: &Mapping, address: usize) -> Seen {
-    let access =
-        mapping.parts.range(..=address - start).next_back().map(|(_, access)| *access).unwrap_or_default();
+fn of_mapping(start: usize, mapping: &Mapping) -> Seen {
     let (ordinal, on_device) = match mapping.memory.place {
         Place::Device(ordinal) => (c_int::try_from(ordinal).unwrap_or(0), true),
         Place::Host(_) => (-2, false),
@@ -132,11 +124,11 @@ fn of_mapping(start: usize, mapping: &Mapping, address: usize) -> Seen {
         handle_types: prop.map_or(0, |prop| prop.requested_handle_types.0),
         rdma: prop.is_some_and(|prop| prop.alloc_flags.gpu_direct_rdma_capable != 0),
         pool: 0,
-        id: mapping.memory.id,
+        id: mapping.id,
         block: mapping.memory.id,
         sync_memops: false,
-        read: access.read,
-        write: access.write,
+        read: mapping.access.read,
+        write: mapping.access.write,
     }
 }
 
@@ -170,7 +162,7 @@ fn look(space: &Space, address: usize) -> Option<Seen> {
         (start, Area::Managed { size, context, id }) => Some(of_host(start, *size, context, *id, true)),
         (_, Area::Reserved { .. }) => {
             let (start, mapping) = space.mapping(address)?;
-            Some(of_mapping(start, mapping, address))
+            Some(of_mapping(start, mapping))
         }
     }
 }
@@ -183,26 +175,26 @@ impl Seen {
             Ok(u64::from(seen.read & bit != 0) | u64::from(seen.write & bit != 0) << 1)
         };
         Ok(match attribute {
-            1 => number(self.context.ok_or(CuError::INVALID_VALUE).map(|context| context.handle().0.addr())?),
+            1 => number(self.context.map_or(0, |context| context.handle().0.addr())),
             2 => Value::Int(if self.on_device { DEVICE_MEMORY } else { HOST_MEMORY }),
             3 => number(address),
             4 if self.host_pointer => number(address),
-            6 => Value::Bool(self.sync_memops),
+            6 => Value::Int(self.sync_memops.into()),
             7 => Value::Long(self.id),
-            8 => Value::Bool(self.managed),
+            8 => Value::Int(self.managed.into()),
             9 => Value::Int(u64::from(self.ordinal.cast_unsigned())),
-            10 => Value::Bool(self.native),
+            10 => Value::Int(self.native.into()),
             11 => number(self.start),
             12 => number(self.size),
-            13 => Value::Bool(true),
+            13 => Value::Int(1),
             14 => Value::Long(self.handle_types.into()),
-            15 => Value::Bool(self.rdma),
+            15 => Value::Int(self.rdma.into()),
             16 => Value::Int(access(self)?),
             17 => number(self.pool),
             18 => number(self.mapping_size),
             19 => number(self.mapping_start),
             20 => Value::Long(self.block),
-            21 => Value::Bool(false),
+            21 => Value::Int(self.native.into()),
             _ => return Err(CuError::INVALID_VALUE),
         })
     }
@@ -214,7 +206,7 @@ fn nothing(attribute: c_uint) -> CuResult<Value> {
         1 | 3 | 4 | 7 | 11 | 12 | 14 | 17 | 18 | 19 | 20 => Value::Long(0),
         2 | 16 => Value::Int(0),
         9 => Value::Int(u64::from((-2_i32).cast_unsigned())),
-        6 | 8 | 10 | 13 | 15 | 21 => Value::Bool(false),
+        6 | 8 | 10 | 13 | 15 | 21 => Value::Int(0),
         _ => return Err(CuError::INVALID_VALUE),
     })
 }
@@ -225,8 +217,6 @@ pub(crate) unsafe fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint,
     let space = crate::read(&driver.memory.space);
     let value = match look(&space, address) {
         Some(seen) => seen.value(attribute, address)?,
-        // A reserved address without memory is in a range, and not mapped.
-        None if attribute == 13 && space.find(address).is_some() => Value::Bool(false),
         None => return Err(CuError::INVALID_VALUE),
     };
     // SAFETY: the caller's promise.
@@ -290,9 +280,9 @@ pub(crate) unsafe fn cuMemGetAddressRange_v2(
     dptr: DevicePtr,
 ) -> CuResult {
     let driver = driver()?;
+    current_unchecked()?;
     let space = crate::read(&driver.memory.space);
-    let seen = look(&space, args::size(dptr.0)).filter(|seen| seen.on_device || !seen.native);
-    let seen = seen.ok_or(CuError::NOT_FOUND)?;
+    let seen = look(&space, args::size(dptr.0)).ok_or(CuError::NOT_FOUND)?;
     // SAFETY: the caller's promise.
     if let Some(place) = unsafe { args::optional(pbase) } {
         place.write(DevicePtr(args::wide(seen.start)));

@@ -52,15 +52,15 @@ pub(crate) struct Agent {
     pub(crate) reach: u32,
 }
 
-/// A mapping of `cuMemMap`, in parts with their own access.
+/// A mapping of `cuMemMap`.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     pub(crate) size: usize,
-    pub(crate) offset: usize,
+    /// Another one for each mapping.
+    pub(crate) id: u64,
     pub(crate) object: &'static Object,
     pub(crate) memory: Arc<Physical>,
-    /// Starts of the parts, relative to the mapping. There is always one at 0.
-    pub(crate) parts: BTreeMap<usize, Access>,
+    pub(crate) access: Access,
 }
 
 /// What an address belongs to.
@@ -196,11 +196,12 @@ impl Space {
         })
     }
 
-    /// Counts another open of an IPC handle whose share has this id, if it is open, and gives its address.
-    pub(crate) fn open_again(&mut self, id: u64) -> Option<usize> {
+    /// Counts another open of an IPC handle, by the id of the memory's share and the place in its file, if it is open, and gives
+    /// its address.
+    pub(crate) fn open_again(&mut self, id: u64, offset: usize) -> Option<usize> {
         self.areas.iter_mut().find_map(|(&at, area)| match area {
-            Area::Native(native) => match &mut native.kind {
-                Kind::Ipc { opened, share } if share.id == id => {
+            Area::Native(native) if native.memory.is_at(offset) => match &mut native.kind {
+                Kind::Ipc { opened, id: other } if *other == id => {
                     *opened += 1;
                     Some(at)
                 }
@@ -234,17 +235,14 @@ impl Space {
             Area::Reserved { .. } => {
                 let (start, mapping) = self.mapping(address).ok_or(Fault::Unmapped(address))?;
                 let inside = address - start;
-                let (_, access) =
-                    mapping.parts.range(..=inside).next_back().ok_or(Fault::Unmapped(address))?;
-                let end = mapping.parts.range(inside + 1..).next().map_or(mapping.size, |(&next, _)| next);
                 let bit = 1 << agent.ordinal;
-                if access.read & bit == 0 {
+                if mapping.access.read & bit == 0 {
                     return Err(Fault::NoAccess(address));
                 }
-                if write && access.write & bit == 0 {
+                if write && mapping.access.write & bit == 0 {
                     return Err(Fault::ReadOnly(address));
                 }
-                Ok((mapping.memory.at(mapping.offset + inside), end - inside))
+                Ok((mapping.memory.at(inside), mapping.size - inside))
             }
             Area::Native(native) => {
                 if agent.reach & 1 << native.ordinal == 0 {
@@ -288,14 +286,8 @@ impl Space {
 }
 
 /// Lets the host touch a range of device addresses: that memory of the host is mapped at.
-pub(crate) fn show_to_host(
-    at: usize,
-    size: usize,
-    memory: &Physical,
-    offset: usize,
-    write: bool,
-) -> CuResult {
-    let (pool, from) = memory.backing(offset);
+pub(crate) fn show_to_host(at: usize, size: usize, memory: &Physical, write: bool) -> CuResult {
+    let (pool, from) = memory.backing(0);
     let protection = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
     let place = std::ptr::with_exposed_provenance_mut(at);
     let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;

@@ -2,7 +2,8 @@
 //!
 //! Work of other streams joins through events and must have joined back when the capture ends. A call that could break a capture
 //! is prohibited while one is going on, by the rules of `cuThreadExchangeStreamCaptureMode`: it gives
-//! STREAM_CAPTURE_UNSUPPORTED and the captures it could have broken are invalid from then on.
+//! STREAM_CAPTURE_UNSUPPORTED and the captures it could have broken are invalid from then on. Which calls these are was
+//! measured: queries and waits, `cuMemAlloc`, `cuMemFree`, `cuMemHostAlloc`; not copies, nor virtual memory management.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
@@ -137,6 +138,15 @@ pub(crate) fn unsafe_call(driver: &Driver) -> CuResult {
         }
     }
     result
+}
+
+/// The wait for a whole context breaks every capture there is, whatever its mode and thread (as measured).
+pub(crate) fn synchronize(driver: &Driver) -> CuResult {
+    if !driver.captures.any() {
+        return Ok(());
+    }
+    crate::lock(&driver.captures.active).iter().for_each(|capture| capture.invalidate());
+    Err(CuError::STREAM_CAPTURE_UNSUPPORTED)
 }
 
 /// A call that cannot be captured; asking for it on a capturing stream invalidates the capture.

@@ -71,7 +71,6 @@ fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuR
     let capturing = stream.part.is_capturing();
     if how == Return::Completed {
         capture::not_capturing(stream)?;
-        capture::unsafe_call(driver()?)?;
     }
     let within_devices = is_on_device(&copy.from) && is_on_device(&copy.to);
     let wait = match (&copy.to, how) {

@@ -109,14 +109,16 @@ fn find(module: &Module, name: &str) -> CuResult<&'static Function> {
         .ok_or(CuError::NOT_FOUND)
 }
 
+/// Waits for work of the device (as measured).
 pub(crate) unsafe fn cuModuleLoadData(module: *mut ModuleHandle, image: *const c_void) -> CuResult {
     let driver = driver()?;
-    current()?;
+    let context = current()?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(module) }?;
     if image.is_null() {
         return Err(CuError::INVALID_VALUE);
     }
+    super::wait_for_device(driver, context.ordinal());
     place.write(ModuleHandle(module_handle(driver.modules.load())));
     Ok(())
 }

@@ -89,7 +89,7 @@ fn a_branch_that_does_not_join_back_fails_the_capture() {
 fn a_prohibited_call_fails_and_invalidates_the_capture() {
     machine().test("capture::a_prohibited_call_fails_and_invalidates_the_capture", |_| {
         let context = start();
-        let (stream, done) = (own_stream(), event(0));
+        let (stream, done, word) = (own_stream(), event(0), alloc(4).unwrap());
         let unsupported = Err(CuError::STREAM_CAPTURE_UNSUPPORTED);
         let calls: [&dyn Fn() -> CuResult; 5] = [
             &|| alloc(4).map(|_| ()),
@@ -117,6 +117,27 @@ fn a_prohibited_call_fails_and_invalidates_the_capture() {
                 });
             });
             assert_eq!(end(stream).is_ok(), result.is_ok());
+        }
+        // The wait for a whole context breaks any capture, from any thread; copies and memory management break none.
+        for mode in [GLOBAL, THREAD_LOCAL, RELAXED] {
+            cuStreamBeginCapture_v2(stream, mode).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    cuCtxSetCurrent(context).unwrap();
+                    assert_eq!(cuCtxSynchronize(), unsupported, "mode {mode}");
+                });
+            });
+            assert_eq!(end(stream), Err(CuError::STREAM_CAPTURE_INVALIDATED));
+            cuStreamBeginCapture_v2(stream, mode).unwrap();
+            write(word, &[1]).unwrap();
+            read(word, 1).unwrap();
+            used();
+            load();
+            let handle = create(GRANULE, device(0)).unwrap();
+            let at = map(handle, GRANULE, 0);
+            unmap(at, GRANULE);
+            cuMemRelease(handle).unwrap();
+            end(stream).unwrap();
         }
         // A thread can take it upon itself.
         cuStreamBeginCapture_v2(stream, GLOBAL).unwrap();

@@ -86,9 +86,12 @@ fn calls_of_a_locked_process_wait() {
             start();
             let at = alloc(4).unwrap();
             ready(me);
-            // Locked by now. What asks nothing of a device goes on.
+            // Locked by now. Questions go on, and so does waiting for what is done.
             let mut version = 0;
             cuDriverGetVersion(&raw mut version).unwrap();
+            used();
+            cuCtxSynchronize().unwrap();
+            cuStreamQuery(Stream::NULL).unwrap();
             me.parent().send(&[1]);
             read(at, 1).unwrap();
             return me.parent().send(&[2]);
@@ -105,6 +108,56 @@ fn calls_of_a_locked_process_wait() {
         assert_eq!(other.link.receive(), [2]);
         other.finish();
     });
+}
+
+/// What a checkpointed process gets for a call, or the signal that ended it.
+fn checkpointed_call(me: &Me, call: impl FnOnce() -> CuResult) -> Option<u64> {
+    if me.role() == "target" {
+        start();
+        ready(me);
+        me.parent().send(&[number(call()).into()]);
+        me.parent().receive();
+        return None;
+    }
+    let other = target(me);
+    lock(other.pid(), 1000).unwrap();
+    checkpoint(other.pid()).unwrap();
+    other.link.send(&[]);
+    let answer = other.link.receive();
+    if answer.is_empty() {
+        return Some(other.signal().try_into().unwrap());
+    }
+    restore(other.pid()).unwrap();
+    unlock(other.pid()).unwrap();
+    other.link.send(&[]);
+    other.finish();
+    Some(answer[0])
+}
+
+#[test]
+fn a_completion_call_ends_a_checkpointed_process() {
+    machine().violates(&["cuStreamQuery"]).test(
+        "checkpoint::a_completion_call_ends_a_checkpointed_process",
+        |me| {
+            let result = checkpointed_call(me, || cuStreamQuery(Stream::NULL));
+            assert!(
+                result.is_none_or(|result| result == u64::from(libc::SIGSEGV.unsigned_abs())),
+                "{result:?}"
+            );
+        },
+    );
+}
+
+#[test]
+fn some_questions_fail_in_a_checkpointed_process() {
+    machine().violates(&["cuMemGetInfo"]).test(
+        "checkpoint::some_questions_fail_in_a_checkpointed_process",
+        |me| {
+            let (mut free, mut total) = (0, 0);
+            let result = checkpointed_call(me, || cuMemGetInfo_v2(&raw mut free, &raw mut total));
+            assert!(result.is_none_or(|result| result == 304), "{result:?}");
+        },
+    );
 }
 
 #[test]
@@ -372,6 +425,10 @@ fn who_has_not_initialised_the_driver_cannot_be_locked() {
         let other = target(me);
         assert_eq!(state(other.pid()), Err(CuError::NOT_INITIALIZED));
         assert_eq!(lock(other.pid(), 0), Err(CuError::NOT_INITIALIZED));
+        for nobody in [0, -1, i32::MAX] {
+            assert_eq!(state(nobody), Err(CuError::OPERATING_SYSTEM));
+            assert_eq!(lock(nobody, 0), Err(CuError::OPERATING_SYSTEM));
+        }
         other.link.send(&[]);
         other.link.receive();
         // Initialised, without a context: it can be cycled like any other.

@@ -82,21 +82,22 @@ fn a_copy_from_ordinary_memory_has_taken_it_and_one_from_locked_memory_has_not()
             start();
             let (flag, to, stream) = (alloc(4).unwrap(), alloc(8).unwrap(), own_stream());
             write(flag, &[0]).unwrap();
-            let mut ordinary = [1_u32];
+            let mut ordinary = Box::new(1_u32);
             let mut locked = std::ptr::null_mut();
             cuMemHostAlloc(&raw mut locked, 4, 0).unwrap();
             let locked = locked.cast::<u32>();
             // SAFETY: the driver allocated it, for a word.
             unsafe { locked.write(1) };
             launch(kernel("wait_flag"), stream, &[flag.0, 1]).unwrap();
-            cuMemcpyHtoDAsync_v2(to, ordinary.as_ptr().cast(), 4, stream).unwrap();
+            cuMemcpyHtoDAsync_v2(to, std::ptr::from_ref(ordinary.as_ref()).cast(), 4, stream).unwrap();
             cuMemcpyHtoDAsync_v2(DevicePtr(to.0 + 4), locked.cast(), 4, stream).unwrap();
-            ordinary[0] = 2;
+            *ordinary = 2;
             // SAFETY: as above.
             unsafe { locked.write(2) };
             cuStreamWriteValue32_v2(own_stream(), flag, 1, 0).unwrap();
             cuStreamSynchronize(stream).unwrap();
             assert_eq!(read(to, 2).unwrap(), [1, 2]);
+            assert_eq!(*ordinary, 2);
         },
     );
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
 
 use cuda_sys::*;
 
@@ -11,12 +12,15 @@ pub(crate) const MIB: usize = 1 << 20;
 /// The granularity of `cuMemCreate`.
 pub(crate) const GRANULE: usize = 2 * MIB;
 
+static MODULE: OnceLock<Module> = OnceLock::new();
+
 /// Initialises the driver and makes the primary context of a device current.
 pub(crate) fn start_on(device: c_int) -> Context {
     cuInit(0).unwrap();
     let mut context = Context::NULL;
     cuDevicePrimaryCtxRetain(&raw mut context, Device(device)).unwrap();
     cuCtxSetCurrent(context).unwrap();
+    MODULE.get_or_init(load);
     context
 }
 
@@ -128,10 +132,15 @@ pub(crate) fn event(flags: c_uint) -> Event {
     event
 }
 
-/// A kernel of a fresh module.
-pub(crate) fn kernel(name: &str) -> Function {
+pub(crate) fn load() -> Module {
     let mut module = Module::NULL;
     cuModuleLoadData(&raw mut module, c"image".as_ptr().cast()).unwrap();
+    module
+}
+
+/// A kernel of the module that [`start`] loaded: to load one waits for work.
+pub(crate) fn kernel(name: &str) -> Function {
+    let module = *MODULE.get().unwrap();
     let mut function = Function::NULL;
     let name = CString::new(name).unwrap();
     cuModuleGetFunction(&raw mut function, module, name.as_ptr()).unwrap();

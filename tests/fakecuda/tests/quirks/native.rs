@@ -23,6 +23,13 @@ fn native_and_vmm_memory_differ_as_measured() {
         assert_eq!([attribute(native, 10), attribute(vmm, 10)], [Ok(1), Ok(0)], "legacy IPC");
         assert_eq!([attribute(native, 14), attribute(vmm, 14)], [Ok(0), Ok(1)], "handle types");
         assert_eq!([attribute(native, 2), attribute(vmm, 2)], [Ok(2), Ok(2)], "device memory");
+        assert!(
+            [attribute(native, 1).unwrap() == 0, attribute(vmm, 1).unwrap() == 0] == [false, true],
+            "context"
+        );
+        let mut bytes = u64::MAX;
+        cuPointerGetAttribute((&raw mut bytes).cast::<c_void>(), 10, native).unwrap();
+        assert_eq!(bytes, u64::MAX << 32 | 1, "a boolean takes four bytes");
         let range = |at| {
             let (mut base, mut size) = (DevicePtr(0), 0);
             cuMemGetAddressRange_v2(&raw mut base, &raw mut size, at).unwrap();
@@ -97,38 +104,55 @@ fn from_words(words: &[u64]) -> IpcMemHandle {
 
 #[test]
 fn legacy_ipc_opens_counts_and_closes() {
-    machine().violates(&["cuIpcCloseMemHandle"]).test("native::legacy_ipc_opens_counts_and_closes", |me| {
-        if me.role() == "opener" {
+    machine().violates(&["cuIpcCloseMemHandle", "cuMemFree"]).test(
+        "native::legacy_ipc_opens_counts_and_closes",
+        |me| {
+            if me.role() == "opener" {
+                start();
+                let handle = from_words(&me.parent().receive());
+                let at = open(handle).unwrap();
+                assert_eq!(read(at, 1).unwrap(), [5]);
+                write(DevicePtr(at.0 + 4), &[6]).unwrap();
+                assert_eq!(open(handle).unwrap(), at, "the same address");
+                cuIpcCloseMemHandle(at).unwrap();
+                assert_eq!(read(at, 1).unwrap(), [5], "opened twice, closed once");
+                cuIpcCloseMemHandle(at).unwrap();
+                assert_eq!(cuIpcCloseMemHandle(at), Err(CuError::INVALID_VALUE));
+                // What is open stays, whatever its exporter does, and can be opened again.
+                let at = open(handle).unwrap();
+                me.parent().send(&[]);
+                me.parent().receive();
+                assert_eq!(read(at, 2).unwrap(), [5, 6], "freed by its exporter");
+                assert_eq!(open(handle).unwrap(), at);
+                assert_eq!(used(), GRANULE + 4 * MIB, "it still counts");
+                cuIpcCloseMemHandle(at).unwrap();
+                assert_eq!(cuMemFree_v2(at), Err(CuError::INVALID_VALUE), "not allocated here");
+                cuIpcCloseMemHandle(at).unwrap();
+                assert_eq!(used(), GRANULE);
+                return assert_eq!(open(handle), Err(CuError::INVALID_VALUE), "nothing keeps it any longer");
+            }
             start();
-            let handle = from_words(&me.parent().receive());
-            let at = open(handle).unwrap();
-            assert_eq!(read(at, 1).unwrap(), [5]);
-            write(DevicePtr(at.0 + 4), &[6]).unwrap();
-            assert_eq!(open(handle).unwrap(), at, "the same address");
-            cuIpcCloseMemHandle(at).unwrap();
-            assert_eq!(read(at, 1).unwrap(), [5], "opened twice, closed once");
-            cuIpcCloseMemHandle(at).unwrap();
-            assert_eq!(cuIpcCloseMemHandle(at), Err(CuError::INVALID_VALUE));
-            me.parent().send(&[]);
-            me.parent().receive();
-            return assert_eq!(open(handle), Err(CuError::INVALID_VALUE), "freed by its exporter");
-        }
-        start();
-        let other = me.start("opener");
-        let at = alloc(3 * MIB).unwrap();
-        write(at, &[5, 0]).unwrap();
-        let inside = handle(DevicePtr(at.0 + 4096)).unwrap();
-        assert_eq!(handle(at).unwrap(), inside, "any pointer into it gives its handle");
-        assert_eq!(open(inside), Err(CuError::INVALID_CONTEXT), "one's own");
-        let vmm = map(create(GRANULE, exportable(0)).unwrap(), GRANULE, 0);
-        assert_eq!(handle(vmm), Err(CuError::INVALID_VALUE));
-        other.link.send(&to_words(inside));
-        other.link.receive();
-        assert_eq!(read(at, 2).unwrap(), [5, 6]);
-        cuMemFree_v2(at).unwrap();
-        other.link.send(&[]);
-        other.finish();
-    });
+            let other = me.start("opener");
+            let at = alloc(3 * MIB).unwrap();
+            write(at, &[5, 0]).unwrap();
+            let inside = handle(DevicePtr(at.0 + 4096)).unwrap();
+            assert_eq!(handle(at).unwrap(), inside, "any pointer into it gives its handle");
+            assert_eq!(open(inside), Err(CuError::INVALID_CONTEXT), "one's own");
+            let vmm = map(create(GRANULE, exportable(0)).unwrap(), GRANULE, 0);
+            assert_eq!(handle(vmm), Err(CuError::INVALID_VALUE));
+            let mut anywhere = DevicePtr(0);
+            for flags in [0, 2] {
+                let opened = cuIpcOpenMemHandle_v2(&raw mut anywhere, inside, flags);
+                assert_eq!(opened, Err(CuError::INVALID_VALUE), "flags {flags}");
+            }
+            other.link.send(&to_words(inside));
+            other.link.receive();
+            assert_eq!(read(at, 2).unwrap(), [5, 6]);
+            cuMemFree_v2(at).unwrap();
+            other.link.send(&[]);
+            other.finish();
+        },
+    );
 }
 
 #[test]

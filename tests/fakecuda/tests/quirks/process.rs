@@ -169,10 +169,10 @@ impl Other {
         self.process.0.wait().unwrap();
     }
 
-    /// Waits until it has been killed.
-    pub(crate) fn killed(mut self) {
+    /// Waits until it has been ended by a signal, and gives that.
+    pub(crate) fn signal(mut self) -> i32 {
         let status = self.process.wait();
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
+        std::os::unix::process::ExitStatusExt::signal(&status).unwrap_or_else(|| panic!("{status}"))
     }
 
     /// Waits until it has ended well.

@@ -92,30 +92,35 @@ fn as_status(result: CuResult) -> i32 {
 }
 
 #[test]
-fn a_child_of_a_parent_without_a_context_can_start_anew() {
-    machine().test("process_life::a_child_of_a_parent_without_a_context_can_start_anew", |_| {
-        cuInit(0).unwrap();
-        let status = in_child(|| as_status(state(own_pid()).map(|_| ())));
-        assert_eq!(status, 3, "NOT_INITIALIZED");
-        let parent = own_pid();
-        let status = in_child(|| {
+fn where_a_child_can_start_anew_its_parent_has_no_context() {
+    machine().with("FAKECUDA_FORK", "anew").test(
+        "process_life::where_a_child_can_start_anew_its_parent_has_no_context",
+        |_| {
+            cuInit(0).unwrap();
+            let status = in_child(|| as_status(state(own_pid()).map(|_| ())));
+            assert_eq!(status, 3, "NOT_INITIALIZED");
+            let parent = own_pid();
+            let status = in_child(|| {
+                start();
+                alloc(4 * MIB).unwrap();
+                assert_eq!(state(own_pid()), Ok(ProcessState::RUNNING));
+                assert_eq!(state(parent), Ok(ProcessState::RUNNING));
+                lock(parent, 1000).unwrap();
+                unlock(parent).unwrap();
+                0
+            });
+            assert_eq!(status, 0);
             start();
-            alloc(4 * MIB).unwrap();
-            assert_eq!(state(own_pid()), Ok(ProcessState::RUNNING));
-            assert_eq!(state(parent), Ok(ProcessState::RUNNING));
-            lock(parent, 1000).unwrap();
-            unlock(parent).unwrap();
-            0
-        });
-        assert_eq!(status, 0);
-        start();
-        assert_eq!(used(), 0);
-    });
+            assert_eq!(used(), 0);
+        },
+    );
 }
 
 #[test]
-fn a_child_of_a_parent_with_a_context_cannot_use_the_driver() {
-    machine().test("process_life::a_child_of_a_parent_with_a_context_cannot_use_the_driver", |_| {
+fn a_child_of_a_process_that_uses_the_driver_cannot() {
+    machine().test("process_life::a_child_of_a_process_that_uses_the_driver_cannot", |_| {
+        cuInit(0).unwrap();
+        assert_eq!(in_child(|| as_status(cuInit(0))), 3, "cuInit of the parent suffices");
         start();
         let at = alloc(4).unwrap();
         assert_eq!(in_child(|| as_status(read(at, 1).map(|_| ()))), 3);
@@ -139,10 +144,10 @@ fn the_call_log_has_a_line_per_call() {
             let tid = rustix::thread::gettid().as_raw_nonzero();
             let lines: Vec<&str> = log.lines().collect();
             assert_eq!(lines[0], format!("0 {tid} cuInit(0) = 0"));
-            assert!(lines[3].contains("cuMemAlloc_v2(") && lines[3].ends_with(", 4096) = 0"), "{}", lines[3]);
-            assert!(lines[4].ends_with(" = 1"), "{}", lines[4]);
-            assert_eq!(lines[5], format!("5 {tid} cuMemFree_v2(DevicePtr({})) = 0", at.0));
-            assert_eq!(lines.len(), 6);
+            assert!(lines[4].contains("cuMemAlloc_v2(") && lines[4].ends_with(", 4096) = 0"), "{}", lines[4]);
+            assert!(lines[5].ends_with(" = 1"), "{}", lines[5]);
+            assert_eq!(lines[6], format!("6 {tid} cuMemFree_v2(DevicePtr({})) = 0", at.0));
+            assert_eq!(lines.len(), 7);
         },
     );
 }
@@ -177,7 +182,7 @@ fn faults_come_where_they_are_ordered() {
             lock(other.pid(), 1000).unwrap();
             unlock(other.pid()).unwrap();
             other.link.send(&[]);
-            other.killed();
+            assert_eq!(other.signal(), libc::SIGKILL);
         },
     );
 }

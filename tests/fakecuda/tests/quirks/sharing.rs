@@ -107,7 +107,15 @@ fn only_descriptors_of_the_driver_are_imported() {
     machine().test("sharing::only_descriptors_of_the_driver_are_imported", |_| {
         start();
         let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
-        assert_eq!(import(file.as_fd()), Err(CuError::INVALID_VALUE));
+        assert_eq!(import(file.as_fd()), Err(CuError::UNKNOWN));
+        let of_kind = |kind| {
+            let mut handle = MemHandle::NONE;
+            let descriptor = std::ptr::without_provenance_mut(7);
+            cuMemImportFromShareableHandle(&raw mut handle, descriptor, HandleType(kind))
+        };
+        let [unknown, refused, foreign] =
+            [CuError::UNKNOWN, CuError::INVALID_VALUE, CuError::NOT_SUPPORTED].map(Err);
+        assert_eq!([0, 1, 2, 4, 99].map(of_kind), [refused, unknown, foreign, foreign, refused]);
         let private = create(GRANULE, device(0)).unwrap();
         assert_eq!(export(private).map(|_| ()), Err(CuError::INVALID_VALUE), "not made exportable");
         cuMemRelease(private).unwrap();
@@ -118,15 +126,68 @@ fn only_descriptors_of_the_driver_are_imported() {
         let mut prop = AllocationProp::default();
         cuMemGetAllocationPropertiesFromHandle(&raw mut prop, imported).unwrap();
         assert_eq!(prop.location, MemLocation { kind: LocationType::DEVICE, id: 0 });
-        assert_eq!(prop.requested_handle_types, HandleType::POSIX_FD);
-        // An imported handle can be exported again.
+        assert_eq!(prop.requested_handle_types, HandleType::NONE);
+        assert_eq!(
+            export(imported).map(|_| ()),
+            Err(CuError::INVALID_VALUE),
+            "an import is not exported again"
+        );
+        let at = map(imported, GRANULE, 0);
+        let mut retained = MemHandle::NONE;
+        let address = std::ptr::without_provenance_mut(at.0.try_into().unwrap());
+        cuMemRetainAllocationHandle(&raw mut retained, address).unwrap();
+        assert_eq!(retained, imported, "the handle that was mapped");
+        cuMemRelease(retained).unwrap();
         cuMemRelease(handle).unwrap();
         drop(descriptor);
-        let again = import(export(imported).unwrap().as_fd()).unwrap();
         assert_eq!(used(), GRANULE);
+        unmap(at, GRANULE);
         cuMemRelease(imported).unwrap();
-        cuMemRelease(again).unwrap();
         assert_eq!(used(), 0);
+    });
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+#[test]
+fn sharing_again_and_again_leaves_no_descriptor_behind() {
+    machine().test("sharing::sharing_again_and_again_leaves_no_descriptor_behind", |me| {
+        if me.role() == "importer" {
+            start();
+            let mut before = 0;
+            for round in 0..5 {
+                let (_, descriptor) = me.parent().receive_with();
+                let handle = import(descriptor[0].as_fd()).unwrap();
+                drop(descriptor);
+                let at = map(handle, GRANULE, 0);
+                assert_eq!(read(at, 1).unwrap(), [round]);
+                unmap(at, GRANULE);
+                cuMemRelease(handle).unwrap();
+                me.parent().send(&[]);
+                if round == 1 {
+                    before = descriptors();
+                }
+            }
+            return assert_eq!(descriptors(), before);
+        }
+        start();
+        let other = me.start("importer");
+        let mut before = 0;
+        for round in 0..5 {
+            let handle = create(GRANULE, exportable(0)).unwrap();
+            let at = map(handle, GRANULE, 0);
+            write(at, &[round]).unwrap();
+            share(&other, handle);
+            unmap(at, GRANULE);
+            cuMemRelease(handle).unwrap();
+            if round == 1 {
+                before = descriptors();
+            }
+        }
+        assert_eq!(descriptors(), before);
+        other.finish();
     });
 }
 

@@ -37,15 +37,31 @@ fn creation_needs_no_context_and_knows_its_locations() {
             (LocationType::HOST, 77, Ok(())),
             (LocationType::HOST_NUMA, 0, Ok(())),
             (LocationType::HOST_NUMA, 99, Err(CuError::INVALID_VALUE)),
-            (LocationType::HOST_NUMA_CURRENT, 0, Ok(())),
+            (LocationType::HOST_NUMA_CURRENT, 0, Err(CuError::INVALID_VALUE)),
             (LocationType(99), 0, Err(CuError::INVALID_VALUE)),
         ] {
             assert_eq!(create(GRANULE, on(kind, id)).map(|_| ()), result, "{kind:?} {id}");
         }
         assert_eq!(create(GRANULE + 1, device(0)), Err(CuError::INVALID_VALUE));
         assert_eq!(create(0, device(0)), Err(CuError::INVALID_VALUE));
-        let fabric = AllocationProp { requested_handle_types: HandleType::FABRIC, ..device(0) };
-        assert_eq!(create(GRANULE, fabric), Err(CuError::NOT_PERMITTED));
+        let with = |types, prop| AllocationProp { requested_handle_types: HandleType(types), ..prop };
+        assert_eq!(
+            create(GRANULE, with(8, device(0))),
+            Err(CuError::NOT_PERMITTED),
+            "no channel for fabric handles"
+        );
+        assert_eq!(create(GRANULE, with(2, device(0))), Err(CuError::INVALID_VALUE));
+        assert_eq!(create(GRANULE, with(1, on(LocationType::HOST, 0))), Err(CuError::INVALID_VALUE));
+        create(GRANULE, with(1, on(LocationType::HOST_NUMA, 0))).unwrap();
+        let reads_back = |handle| {
+            let mut prop = AllocationProp::default();
+            cuMemGetAllocationPropertiesFromHandle(&raw mut prop, handle).unwrap();
+            (prop.location, prop.requested_handle_types)
+        };
+        let host = reads_back(create(GRANULE, on(LocationType::HOST, 7)).unwrap());
+        assert_eq!(host, (MemLocation { kind: LocationType::HOST_NUMA, id: 0 }, HandleType::NONE));
+        let odd = reads_back(create(GRANULE, with(64, device(1))).unwrap());
+        assert_eq!(odd, (MemLocation { kind: LocationType::DEVICE, id: 1 }, HandleType::NONE));
         let mut granularity = 0;
         let prop = device(0);
         cuMemGetAllocationGranularity(&raw mut granularity, &raw const prop, GranularityFlags::MINIMUM)
@@ -55,21 +71,29 @@ fn creation_needs_no_context_and_knows_its_locations() {
 }
 
 #[test]
-fn a_mapping_keeps_memory_whose_handle_was_released() {
-    machine().test("vmm::a_mapping_keeps_memory_whose_handle_was_released", |_| {
-        start();
-        let handle = create(GRANULE, device(0)).unwrap();
-        let at = map(handle, GRANULE, 0);
-        cuMemRelease(handle).unwrap();
-        write(at, &[1, 2, 3]).unwrap();
-        assert_eq!(read(at, 3).unwrap(), [1, 2, 3]);
-        let again = retain(at).unwrap();
-        assert_eq!(again, handle, "the object is the same, and so is its handle");
-        cuMemRelease(again).unwrap();
-        assert_eq!(used(), GRANULE);
-        unmap(at, GRANULE);
-        assert_eq!(used(), 0);
-    });
+fn a_mapping_keeps_memory_and_the_value_of_a_released_handle() {
+    machine().violates(&["released before"]).test(
+        "vmm::a_mapping_keeps_memory_and_the_value_of_a_released_handle",
+        |_| {
+            start();
+            let handle = create(GRANULE, exportable(0)).unwrap();
+            let at = map(handle, GRANULE, 0);
+            cuMemRelease(handle).unwrap();
+            write(at, &[1, 2, 3]).unwrap();
+            assert_eq!(read(at, 3).unwrap(), [1, 2, 3]);
+            // As measured: it can be used, but not released.
+            export(handle).unwrap();
+            let again = map(handle, GRANULE, 0);
+            assert_eq!(read(again, 1).unwrap(), [1]);
+            unmap(again, GRANULE);
+            assert_eq!(cuMemRelease(handle), Err(CuError::INVALID_VALUE));
+            assert_eq!(retain(DevicePtr(at.0 + 4097)).unwrap(), handle, "the same value");
+            cuMemRelease(handle).unwrap();
+            assert_eq!(used(), GRANULE);
+            unmap(at, GRANULE);
+            assert_eq!(used(), 0);
+        },
+    );
 }
 
 #[test]
@@ -86,30 +110,40 @@ fn what_is_no_handle_is_a_violation() {
     });
 }
 
+fn access(at: DevicePtr, kind: LocationType, id: i32) -> CuResult<u64> {
+    let location = MemLocation { kind, id };
+    let mut flags = u64::MAX;
+    cuMemGetAccess(&raw mut flags, &raw const location, at).map(|()| flags)
+}
+
 #[test]
-fn access_is_per_device_and_per_part() {
-    machine().test("vmm::access_is_per_device_and_per_part", |_| {
+fn access_is_per_location_and_whole_mapping() {
+    machine().test("vmm::access_is_per_location_and_whole_mapping", |_| {
         start();
-        let size = 3 * GRANULE;
-        let handle = create(size, device(0)).unwrap();
-        let at = reserve(size);
-        cuMemMap(at, size, 0, handle, 0).unwrap();
-        assert_eq!(write(at, &[1]), Err(CuError::INVALID_VALUE), "nobody may yet");
-        grant(at, size, 0, AccessFlags::READ_WRITE).unwrap();
+        let at = reserve(4 * GRANULE);
         let second = DevicePtr(at.0 + GRANULE as u64);
-        grant(second, GRANULE, 1, AccessFlags::READ).unwrap();
-        let access = |at: DevicePtr, id| {
-            let location = MemLocation { kind: LocationType::DEVICE, id };
-            let mut flags = u64::MAX;
-            cuMemGetAccess(&raw mut flags, &raw const location, at).unwrap();
-            flags
-        };
-        assert_eq!([access(at, 0), access(at, 1)], [3, 0]);
-        assert_eq!([access(second, 0), access(second, 1)], [3, 1], "a later grant adds");
-        grant(second, GRANULE, 0, AccessFlags::NONE).unwrap();
-        assert_eq!([access(second, 0), access(second, 1)], [0, 1]);
-        assert_eq!([access(DevicePtr(at.0 + 2 * GRANULE as u64), 0)], [3]);
+        for (at, size) in [(at, GRANULE), (second, 2 * GRANULE)] {
+            let handle = create(size, device(0)).unwrap();
+            cuMemMap(at, size, 0, handle, 0).unwrap();
+        }
+        let on = |at, id| access(at, LocationType::DEVICE, id);
+        assert_eq!(write(at, &[1]), Err(CuError::INVALID_VALUE), "nobody may yet");
+        assert_eq!(on(at, 0), Ok(0));
+        grant(at, 3 * GRANULE, 0, AccessFlags::READ_WRITE).unwrap();
+        grant(second, 2 * GRANULE, 1, AccessFlags::READ).unwrap();
+        assert_eq!([on(at, 0), on(at, 1)], [Ok(3), Ok(0)]);
+        assert_eq!([on(second, 0), on(second, 1)], [Ok(3), Ok(1)], "a later grant adds");
+        grant(second, 2 * GRANULE, 0, AccessFlags::NONE).unwrap();
+        assert_eq!([on(second, 0), on(second, 1)], [Ok(0), Ok(1)]);
         assert_eq!(read(second, 1), Err(CuError::INVALID_VALUE));
+        let refused = Err(CuError::INVALID_VALUE);
+        assert_eq!(grant(second, GRANULE, 0, AccessFlags::READ), refused, "half of a mapping");
+        assert_eq!(grant(at, 4 * GRANULE, 0, AccessFlags::READ), refused, "beyond the mappings");
+        assert_eq!(grant(at, GRANULE, 0, AccessFlags(2)), refused);
+        assert_eq!(grant(at, GRANULE, 9, AccessFlags::READ), refused);
+        assert_eq!(on(at, 0), Ok(3), "nothing has changed");
+        assert_eq!([on(at, 9), access(at, LocationType(99), 0)], [Err(CuError::INVALID_DEVICE); 2]);
+        assert_eq!(on(DevicePtr(at.0 + 3 * GRANULE as u64), 0), Err(CuError::INVALID_VALUE), "only reserved");
     });
 }
 
@@ -128,43 +162,58 @@ fn writing_to_read_only_memory_is_a_violation() {
 }
 
 #[test]
-fn two_mappings_of_one_memory_show_the_same_bytes_at_their_offsets() {
-    machine().test("vmm::two_mappings_of_one_memory_show_the_same_bytes_at_their_offsets", |_| {
+fn memory_is_mapped_whole_and_as_often_as_one_likes() {
+    machine().test("vmm::memory_is_mapped_whole_and_as_often_as_one_likes", |_| {
         start();
         let handle = create(2 * GRANULE, device(0)).unwrap();
-        let whole = map(handle, 2 * GRANULE, 0);
-        let half = reserve(GRANULE);
-        cuMemMap(half, GRANULE, GRANULE, handle, 0).unwrap();
-        grant(half, GRANULE, 0, AccessFlags::READ_WRITE).unwrap();
-        write(half, &[9]).unwrap();
-        assert_eq!(read(DevicePtr(whole.0 + GRANULE as u64), 1).unwrap(), [9]);
-        assert_eq!(cuMemMap(reserve(GRANULE), GRANULE, 2 * GRANULE, handle, 0), Err(CuError::INVALID_VALUE));
+        let (first, second) = (map(handle, 2 * GRANULE, 0), map(handle, 2 * GRANULE, 0));
+        write(DevicePtr(first.0 + GRANULE as u64), &[9]).unwrap();
+        assert_eq!(read(DevicePtr(second.0 + GRANULE as u64), 1).unwrap(), [9]);
+        let at = reserve(4 * GRANULE);
+        let part = |at: DevicePtr, size, offset| cuMemMap(at, size, offset, handle, 0);
+        for (at, size, offset) in [
+            (at, GRANULE, GRANULE),
+            (at, GRANULE, 0),
+            (at, 3 * GRANULE, 0),
+            (at, 2 * GRANULE, 4096),
+            (DevicePtr(at.0 + 4096), 2 * GRANULE, 0),
+        ] {
+            assert_eq!(part(at, size, offset), Err(CuError::NOT_SUPPORTED), "{size} {offset}");
+        }
+        assert_eq!(part(at, 0, 0), Err(CuError::INVALID_VALUE));
     });
 }
 
 #[test]
 fn reservations_and_mappings_are_whole() {
-    let words = ["still mapped", "whole mappings", "mapped in", "no reservation"];
+    let words = ["still mapped", "cuts a mapping", "mapped in", "no reservation"];
     machine().violates(&words).test("vmm::reservations_and_mappings_are_whole", |_| {
         start();
-        let at = reserve(4 * GRANULE);
+        let at = reserve(6 * GRANULE);
         let second = DevicePtr(at.0 + 2 * GRANULE as u64);
         for part in [at, second] {
             let handle = create(2 * GRANULE, device(0)).unwrap();
             cuMemMap(part, 2 * GRANULE, 0, handle, 0).unwrap();
             cuMemRelease(handle).unwrap();
         }
-        assert_eq!(cuMemAddressFree(at, 4 * GRANULE), Err(CuError::INVALID_VALUE));
+        assert_eq!(cuMemAddressFree(at, 6 * GRANULE), Err(CuError::INVALID_VALUE));
         assert_eq!(cuMemUnmap(at, GRANULE), Err(CuError::INVALID_VALUE));
+        assert_eq!(cuMemUnmap(at, 0), Err(CuError::INVALID_VALUE));
         let handle = create(GRANULE, device(0)).unwrap();
         assert_eq!(cuMemMap(at, GRANULE, 0, handle, 0), Err(CuError::INVALID_VALUE));
-        // Several neighbours are unmapped at once.
-        cuMemUnmap(at, 4 * GRANULE).unwrap();
+        // Neighbours are unmapped at once, and what is only reserved with them.
+        cuMemUnmap(at, 6 * GRANULE).unwrap();
+        cuMemUnmap(at, 2 * GRANULE).unwrap();
+        assert_eq!(used(), GRANULE);
         assert_eq!(cuMemAddressFree(at, 2 * GRANULE), Err(CuError::INVALID_VALUE));
-        cuMemAddressFree(at, 4 * GRANULE).unwrap();
+        cuMemAddressFree(at, 6 * GRANULE).unwrap();
         let mut again = DevicePtr(0);
-        cuMemAddressReserve(&raw mut again, 4 * GRANULE, 0, at, 0).unwrap();
+        cuMemAddressReserve(&raw mut again, 6 * GRANULE, 0, at, 0).unwrap();
         assert_eq!(again, at, "a wish for a free address is granted");
+        cuMemAddressReserve(&raw mut again, 6 * GRANULE, 0, at, 0).unwrap();
+        assert_ne!(again, at, "one for a taken address is not");
+        let odd = cuMemAddressReserve(&raw mut again, GRANULE, 3, DevicePtr(0), 0);
+        assert_eq!(odd, Err(CuError::INVALID_VALUE));
     });
 }
 
@@ -189,7 +238,7 @@ fn host_memory_can_be_touched_by_the_host_once_it_is_granted() {
         assert_eq!(used(), 0, "it is on no device");
         let on_device = create(GRANULE, device(0)).unwrap();
         let at = map(on_device, GRANULE, 0);
-        assert_eq!(cuMemSetAccess(at, GRANULE, &raw const desc, 1), Err(CuError::INVALID_VALUE));
+        assert_eq!(cuMemSetAccess(at, GRANULE, &raw const desc, 1), Err(CuError::NOT_SUPPORTED));
     });
 }
 

@@ -1,0 +1,5 @@
+//! Holds the crate against the real `cuda.h`, which `scripts/fetch-header` fetches.
+
+mod compiler;
+mod layout;
+mod list;

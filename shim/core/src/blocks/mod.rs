@@ -1,0 +1,453 @@
+//! Which addresses `cuMemAlloc` gave to the program out of memory of our own, and which ones opened IPC handles show.
+//!
+//! ```text
+//!   span: one allocation, mapped          block: what the program was given
+//!   +-----------------------------+
+//!   | large:  one block           |       base, bytes asked for, identity
+//!   | slab:   many small blocks   |
+//!   | opened: one, of a peer      |
+//!   +-----------------------------+
+//! ```
+//!
+//! What holds:
+//! * A block that is being freed is out of the table before anybody waits for the GPU, so that it is freed once.
+//! * Its room in a slab is free only after that wait: a kernel may still use it.
+//! * A slab without blocks is handed out to be given back, except for one per context, so that one small block that
+//!   comes and goes does not create and destroy memory each time.
+//! * One leaf mutex; a lookup costs O(log n).
+
+mod slab;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cuda_sys::{Context, Device};
+use protocol::AllocationId;
+
+pub use slab::{SLAB, SMALL};
+
+use slab::Slab;
+
+/// Who a block belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// The context that was current when it was made; it dies with it.
+    pub context: Context,
+    /// Where it is.
+    pub device: Device,
+}
+
+/// What is known of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Its first address.
+    pub base: u64,
+    /// The bytes that were asked for.
+    pub size: u64,
+    /// A number no other block of the process has had.
+    pub id: u64,
+    /// Whether copies of it wait (`SYNC_MEMOPS`).
+    pub sync_memops: bool,
+    /// Whom it belongs to.
+    pub owner: Owner,
+    /// The span it lies in.
+    pub span: Span,
+    /// Whether it is memory of another process.
+    pub opened: bool,
+}
+
+/// A mapping that holds blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// Its first address.
+    pub base: u64,
+    /// Its bytes.
+    pub len: u64,
+}
+
+/// What an address is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// Inside a block.
+    Block(Block),
+    /// In a span, but in no block: to the program nothing is there.
+    Gap,
+    /// Nothing of ours.
+    Foreign,
+}
+
+/// A block on its way out: nobody can find it any more.
+#[derive(Debug)]
+#[must_use = "the block is lost unless it is ended or put back"]
+pub struct Taken {
+    block: Block,
+    room: Option<slab::Room>,
+}
+
+impl Taken {
+    /// The block.
+    pub const fn block(&self) -> &Block {
+        &self.block
+    }
+}
+
+/// What closing an opened handle comes to.
+#[derive(Debug)]
+pub enum Closed {
+    /// Others hold it still.
+    Counted,
+    /// That was the last one: the span is to be given back.
+    Last(Span),
+}
+
+/// Every span and block of the process.
+pub struct Blocks {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    spans: BTreeMap<u64, Entry>,
+    /// Spans of opened memory by the allocation they show.
+    opened: BTreeMap<AllocationId, u64>,
+    /// Slabs by context, and by what they have room for.
+    room: BTreeMap<usize, BTreeSet<(u32, u64)>>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    len: u64,
+    owner: Owner,
+    holds: Holds,
+}
+
+#[derive(Debug)]
+enum Holds {
+    /// `None` while its block is on its way out.
+    Large(Option<Small>),
+    Slab(Box<Slab>),
+    /// By offset: a peer's slab may hold several blocks that were opened.
+    Opened {
+        allocation: AllocationId,
+        blocks: BTreeMap<u64, (Small, u64)>,
+    },
+}
+
+/// A block without what its span tells.
+#[derive(Clone, Copy, Debug)]
+struct Small {
+    size: u64,
+    id: u64,
+    sync_memops: bool,
+}
+
+impl Blocks {
+    /// No blocks.
+    pub const fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                spans: BTreeMap::new(),
+                opened: BTreeMap::new(),
+                room: BTreeMap::new(),
+                next_id: 1 << 32,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock has poisoned the shim as a whole already; hooks go on as well as they can.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records a span with one block of `size` bytes.
+    pub fn add_large(&self, span: Span, size: u64, owner: Owner) {
+        let mut state = self.lock();
+        let block = state.block(size);
+        state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Large(Some(block)) });
+    }
+
+    /// Records a span of [`SLAB`] bytes for small blocks.
+    pub fn add_slab(&self, span: Span, owner: Owner) {
+        let mut state = self.lock();
+        let slab = Slab::new();
+        state.offer(owner, slab.largest(), span.base);
+        state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Slab(Box::new(slab)) });
+    }
+
+    /// Records where memory of a peer is mapped; blocks in it are opened by [`open`](Self::open). False where the
+    /// allocation is mapped already.
+    pub fn add_opened(&self, span: Span, allocation: AllocationId, owner: Owner) -> bool {
+        let mut state = self.lock();
+        if state.opened.contains_key(&allocation) {
+            return false;
+        }
+        state.opened.insert(allocation, span.base);
+        let holds = Holds::Opened { allocation, blocks: BTreeMap::new() };
+        state.spans.insert(span.base, Entry { len: span.len, owner, holds });
+        true
+    }
+
+    /// Counts an opening of the block of `size` bytes at `offset` of a peer's allocation. Its address, or `None` where the
+    /// allocation is not mapped.
+    pub fn open(&self, allocation: AllocationId, offset: u64, size: u64) -> Option<u64> {
+        let mut state = self.lock();
+        let base = *state.opened.get(&allocation)?;
+        let new = state.block(size);
+        match &mut state.spans.get_mut(&base)?.holds {
+            Holds::Opened { blocks, .. } => blocks.entry(offset).or_insert((new, 0)).1 += 1,
+            _ => return None,
+        }
+        Some(base + offset)
+    }
+
+    /// Takes one opening of the block at `address` away. `None` where nothing was opened there.
+    pub fn close(&self, address: u64) -> Option<Closed> {
+        let mut state = self.lock();
+        let (base, entry) = state.spans.range_mut(..=address).next_back()?;
+        let (base, len) = (*base, entry.len);
+        let Holds::Opened { allocation, blocks } = &mut entry.holds else { return None };
+        let (_, count) = blocks.get_mut(&(address - base))?;
+        *count -= 1;
+        if *count == 0 {
+            blocks.remove(&(address - base));
+        }
+        if !blocks.is_empty() {
+            return Some(Closed::Counted);
+        }
+        let allocation = *allocation;
+        state.opened.remove(&allocation);
+        state.spans.remove(&base);
+        Some(Closed::Last(Span { base, len }))
+    }
+
+    /// Finds room for a small block in a slab of the context. `None`: a slab has to be added first.
+    pub fn place(&self, size: u64, context: Context) -> Option<u64> {
+        let need = slab::units(size)?;
+        let mut state = self.lock();
+        let block = state.block(size);
+        let candidates: Vec<(u32, u64)> =
+            state.room.get(&key(context))?.range((need, 0)..).take(slab::TRIES).copied().collect();
+        for (largest, base) in candidates {
+            let Some(Entry { holds: Holds::Slab(slab), owner, .. }) = state.spans.get_mut(&base) else {
+                continue;
+            };
+            let owner = *owner;
+            if let Some(offset) = slab.place(need, block) {
+                let now = slab.largest();
+                state.withdraw(owner, largest, base);
+                state.offer(owner, now, base);
+                return Some(base + offset);
+            }
+        }
+        None
+    }
+
+    /// What is at an address.
+    pub fn find(&self, address: u64) -> Found {
+        self.lock().find(address)
+    }
+
+    /// Whether any byte of `address..address + len` lies in a span.
+    pub fn touches(&self, address: u64, len: u64) -> bool {
+        let state = self.lock();
+        let before = state.spans.range(..=address).next_back();
+        before.is_some_and(|(base, entry)| address - base < entry.len)
+            || state.spans.range(address..address.saturating_add(len)).next().is_some()
+    }
+
+    /// Changes `SYNC_MEMOPS` of the block around an address. False where there is none.
+    pub fn set_sync_memops(&self, address: u64, on: bool) -> bool {
+        let mut state = self.lock();
+        let Found::Block(block) = state.find(address) else { return false };
+        let Some(entry) = state.spans.get_mut(&block.span.base) else { return false };
+        let small = match &mut entry.holds {
+            Holds::Large(small) => small.as_mut(),
+            Holds::Opened { blocks, .. } => {
+                blocks.get_mut(&(block.base - block.span.base)).map(|(small, _)| small)
+            }
+            Holds::Slab(slab) => slab.block_mut(block.base - block.span.base),
+        };
+        small.is_some_and(|small| {
+            small.sync_memops = on;
+            true
+        })
+    }
+
+    /// Takes out the block that begins at `base` and was made here.
+    pub fn take(&self, base: u64) -> Option<Taken> {
+        let mut state = self.lock();
+        let Found::Block(block) = state.find(base) else { return None };
+        if block.base != base || block.opened {
+            return None;
+        }
+        let room = match &mut state.spans.get_mut(&block.span.base)?.holds {
+            Holds::Large(small) => {
+                *small = None;
+                None
+            }
+            Holds::Slab(slab) => Some(slab.take(base - block.span.base)?),
+            Holds::Opened { .. } => return None,
+        };
+        Some(Taken { block, room })
+    }
+
+    /// Puts back a block that could not be freed.
+    pub fn put_back(&self, taken: Taken) {
+        let mut state = self.lock();
+        let small =
+            Small { size: taken.block.size, id: taken.block.id, sync_memops: taken.block.sync_memops };
+        let Some(entry) = state.spans.get_mut(&taken.block.span.base) else { return };
+        match (&mut entry.holds, taken.room) {
+            (Holds::Large(empty), _) => *empty = Some(small),
+            (Holds::Slab(slab), Some(room)) => {
+                slab.put_back(taken.block.base - taken.block.span.base, room, small)
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends a block: nothing uses its bytes any more. Returns a span that is to be given back.
+    pub fn end(&self, taken: Taken) -> Option<Span> {
+        let mut state = self.lock();
+        let Block { span, owner, .. } = taken.block;
+        let entry = state.spans.get_mut(&span.base)?;
+        let Holds::Slab(slab) = &mut entry.holds else {
+            state.spans.remove(&span.base);
+            return Some(span);
+        };
+        let before = slab.largest();
+        slab.free(taken.room?);
+        let (now, empty) = (slab.largest(), slab.is_empty());
+        state.withdraw(owner, before, span.base);
+        if empty && state.has_an_empty_slab(owner) {
+            state.spans.remove(&span.base);
+            return Some(span);
+        }
+        state.offer(owner, now, span.base);
+        None
+    }
+
+    /// Takes out every slab that holds nothing, to be given back: memory is short.
+    pub fn take_empty_slabs(&self) -> Vec<Span> {
+        let mut state = self.lock();
+        state.take_where(|entry| matches!(&entry.holds, Holds::Slab(slab) if slab.is_empty()))
+    }
+
+    /// Takes out everything that belongs to a context, which is being destroyed. Memory of peers stays open until the
+    /// process closes it.
+    pub fn take_context(&self, context: Context) -> Vec<Span> {
+        let mut state = self.lock();
+        state.take_where(|entry| {
+            entry.owner.context == context && !matches!(entry.holds, Holds::Opened { .. })
+        })
+    }
+
+    /// Spans, blocks and the bytes asked for.
+    pub fn census(&self) -> (usize, usize, u64) {
+        let state = self.lock();
+        let (mut blocks, mut bytes) = (0, 0);
+        for entry in state.spans.values() {
+            match &entry.holds {
+                Holds::Large(small) => {
+                    blocks += usize::from(small.is_some());
+                    bytes += small.map_or(0, |small| small.size);
+                }
+                Holds::Opened { .. } => {}
+                Holds::Slab(slab) => {
+                    blocks += slab.blocks().len();
+                    bytes += slab.blocks().values().map(|(small, _)| small.size).sum::<u64>();
+                }
+            }
+        }
+        (state.spans.len(), blocks, bytes)
+    }
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the lock: a log line may be written while it is held.
+        f.debug_struct("Blocks").finish_non_exhaustive()
+    }
+}
+
+fn key(context: Context) -> usize {
+    context.0.addr()
+}
+
+impl State {
+    fn block(&mut self, size: u64) -> Small {
+        let id = self.next_id;
+        self.next_id += 1;
+        Small { size, id, sync_memops: false }
+    }
+
+    fn offer(&mut self, owner: Owner, largest: u32, base: u64) {
+        if largest > 0 {
+            self.room.entry(key(owner.context)).or_default().insert((largest, base));
+        }
+    }
+
+    fn withdraw(&mut self, owner: Owner, largest: u32, base: u64) {
+        if let Some(room) = self.room.get_mut(&key(owner.context)) {
+            room.remove(&(largest, base));
+            if room.is_empty() {
+                self.room.remove(&key(owner.context));
+            }
+        }
+    }
+
+    /// Whether the context has a slab without blocks among those on offer.
+    fn has_an_empty_slab(&self, owner: Owner) -> bool {
+        self.room.get(&key(owner.context)).is_some_and(|room| room.range((slab::UNITS, 0)..).next().is_some())
+    }
+
+    fn find(&self, address: u64) -> Found {
+        let Some((base, entry)) = self.spans.range(..=address).next_back() else { return Found::Foreign };
+        let span = Span { base: *base, len: entry.len };
+        if address - base >= entry.len {
+            return Found::Foreign;
+        }
+        let (base, small, opened) = match &entry.holds {
+            Holds::Large(Some(small)) => (span.base, *small, false),
+            Holds::Large(None) => return Found::Gap,
+            Holds::Opened { blocks, .. } => match blocks.range(..=address - base).next_back() {
+                Some((offset, (small, _))) => (span.base + offset, *small, true),
+                None => return Found::Gap,
+            },
+            Holds::Slab(slab) => match slab.block_at(address - base) {
+                Some((offset, small)) => (span.base + offset, small, false),
+                None => return Found::Gap,
+            },
+        };
+        if address - base >= small.size {
+            return Found::Gap;
+        }
+        let Small { size, id, sync_memops } = small;
+        Found::Block(Block { base, size, id, sync_memops, owner: entry.owner, span, opened })
+    }
+
+    fn take_where(&mut self, mut gone: impl FnMut(&Entry) -> bool) -> Vec<Span> {
+        let bases: Vec<u64> =
+            self.spans.iter().filter(|(_, entry)| gone(entry)).map(|(base, _)| *base).collect();
+        let mut spans = Vec::with_capacity(bases.len());
+        for base in bases {
+            let Some(entry) = self.spans.remove(&base) else { continue };
+            if let Holds::Slab(slab) = &entry.holds {
+                self.withdraw(entry.owner, slab.largest(), base);
+            }
+            spans.push(Span { base, len: entry.len });
+        }
+        spans
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,13 @@
+//! `cuMemAlloc` and its family, backed by memory of our own and to the program native in every respect.
+//!
+//! Native legacy memory could be carried by the driver, slowly, but never shared again after a restore. So each block
+//! lies in a span of ours ([`crate::blocks`]): alone if it is large, with others in a slab if it is small.
+
+mod memory;
+mod pointers;
+mod waiting;
+
+pub(crate) use memory::{cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemFree_v2};
+pub(crate) use pointers::{
+    cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute,
+};

@@ -1,0 +1,293 @@
+//! Faults on order, for tests: `NVSNAP_GPU_SUSPEND_FAULTS=call:nth:pid=effect[;call:nth:pid=effect...]`.
+//!
+//! * `call`: what the command asks about a process: a verb of the protocol (`release`) or a function of the driver's
+//!   checkpoint API (`cuCheckpointProcessLock`); `cuCheckpoint*` means every name that starts so, `*` all.
+//! * `nth`: which of the matching calls, counted from 1 for each fault by itself; `3+` means the third and all after it,
+//!   `*` all.
+//! * `pid`: the process the call is about, or `*`.
+//! * `effect`: `error` does nothing and fails, `late` does the call and fails all the same, `delay(MS)` waits first,
+//!   `term`, `int` and `kill` send that signal to this command before the call.
+//!
+//! `NVSNAP_GPU_SUSPEND_TRACE=FILE` appends a line `call pid` for every such call before it is made, so that a test can take
+//! the places from a run that succeeds.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use cuda_sys::{CheckpointGpuPair, CuError, ProcessState};
+use protocol::{Frame, VerbKind};
+
+use crate::client::{Patience, ShimError, Shims};
+use crate::driver::{CheckpointCall, Driver, DriverError, Gpu};
+use crate::pid::{Pid, Target};
+
+/// Orders faults.
+pub const FAULTS_VARIABLE: &str = "NVSNAP_GPU_SUSPEND_FAULTS";
+/// Orders a trace.
+pub const TRACE_VARIABLE: &str = "NVSNAP_GPU_SUSPEND_TRACE";
+
+/// One fault, with the count of calls it has matched so far.
+#[derive(Debug)]
+struct Fault {
+    call: String,
+    nth: Nth,
+    pid: Option<i32>,
+    effect: Effect,
+    seen: AtomicU32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Nth {
+    Only(u32),
+    From(u32),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    Error,
+    Late,
+    Delay(Duration),
+    Signal(i32),
+}
+
+/// What a call has to do in place of, or beside, what it is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Order {
+    Do,
+    Fail,
+    DoAndFail,
+}
+
+/// The faults that were ordered.
+#[derive(Debug, Default)]
+pub struct Faults {
+    faults: Vec<Fault>,
+    trace: Option<File>,
+}
+
+impl Faults {
+    /// What the environment orders; `None` where it orders nothing, as it does outside of tests.
+    pub fn ordered() -> Result<Option<Arc<Self>>, String> {
+        let text = std::env::var(FAULTS_VARIABLE).unwrap_or_default();
+        let trace = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty());
+        if text.is_empty() && trace.is_none() {
+            return Ok(None);
+        }
+        let faults = parse(&text).map_err(|why| format!("{FAULTS_VARIABLE}: {why}"))?;
+        let open = |path| File::options().create(true).append(true).open(path);
+        let trace = trace.map(open).transpose().map_err(|error| format!("{TRACE_VARIABLE}: {error}"))?;
+        Ok(Some(Arc::new(Self { faults, trace })))
+    }
+
+    fn order(&self, call: &str, pid: Pid) -> Order {
+        if let Some(mut trace) = self.trace.as_ref() {
+            // One write, so that lines of several threads do not mix.
+            let _ = trace.write_all(format!("{call} {pid}\n").as_bytes());
+        }
+        let mut order = Order::Do;
+        for fault in self.faults.iter().filter(|fault| fault.hits(call, pid)) {
+            match fault.effect {
+                Effect::Error => return Order::Fail,
+                Effect::Late => order = Order::DoAndFail,
+                Effect::Delay(time) => std::thread::sleep(time),
+                Effect::Signal(number) => {
+                    let own = libc::pid_t::try_from(std::process::id()).unwrap_or(0);
+                    // SAFETY: sends a signal to this process; that is what was ordered.
+                    unsafe { libc::kill(own, number) };
+                }
+            }
+        }
+        order
+    }
+
+    fn around<T, E>(
+        &self,
+        call: &str,
+        pid: Pid,
+        error: impl FnOnce() -> E,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.order(call, pid) {
+            Order::Do => body(),
+            Order::Fail => Err(error()),
+            Order::DoAndFail => body().and_then(|_| Err(error())),
+        }
+    }
+}
+
+impl Fault {
+    fn hits(&self, call: &str, pid: Pid) -> bool {
+        let named = match self.call.strip_suffix('*') {
+            Some(start) => call.starts_with(start),
+            None => self.call == call,
+        };
+        if !named || self.pid.is_some_and(|wanted| wanted != pid.number()) {
+            return false;
+        }
+        let nth = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.nth {
+            Nth::Only(wanted) => nth == wanted,
+            Nth::From(first) => nth >= first,
+        }
+    }
+}
+
+/// Reads the whole variable. An error says which fault is wrong and why.
+fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    text.split([';', '\n'])
+        .map(str::trim)
+        .filter(|fault| !fault.is_empty())
+        .map(|fault| parse_one(fault).map_err(|why| format!("\"{fault}\": {why}")))
+        .collect()
+}
+
+fn parse_one(text: &str) -> Result<Fault, String> {
+    let (place, effect) = text.split_once('=').ok_or("there is no '=effect'")?;
+    let fields: Vec<&str> = place.split(':').collect();
+    let [call, nth, pid] = fields[..] else { return Err("the place has to be call:nth:pid".into()) };
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no number"));
+    let nth = match (nth, nth.strip_suffix('+')) {
+        ("*", _) => Nth::From(1),
+        (_, Some(first)) => Nth::From(number(first)?),
+        (only, None) => Nth::Only(number(only)?),
+    };
+    let pid = match pid {
+        "*" => None,
+        pid => Some(pid.parse().map_err(|_| format!("'{pid}' is no pid"))?),
+    };
+    let effect = match effect {
+        "error" => Effect::Error,
+        "late" => Effect::Late,
+        "term" => Effect::Signal(libc::SIGTERM),
+        "int" => Effect::Signal(libc::SIGINT),
+        "kill" => Effect::Signal(libc::SIGKILL),
+        other => {
+            let time = other.strip_prefix("delay(").and_then(|rest| rest.strip_suffix(')'));
+            let time = time.ok_or_else(|| format!("there is no effect '{other}'"))?;
+            Effect::Delay(Duration::from_millis(number(time)?.into()))
+        }
+    };
+    Ok(Fault { call: call.into(), nth, pid, effect, seen: AtomicU32::new(0) })
+}
+
+/// Shims that meet the faults.
+pub struct FaultyShims<S>(pub S, pub Arc<Faults>);
+
+impl<S: Shims> Shims for FaultyShims<S> {
+    fn exchange(
+        &self,
+        target: Target,
+        verb: VerbKind,
+        request: &[u8],
+        patience: Patience,
+    ) -> Result<Frame, ShimError> {
+        let verb_name = verb.name();
+        let error = || {
+            let source = std::io::Error::other(format!("ordered by {FAULTS_VARIABLE}"));
+            ShimError::Connection { pid: target.pid, verb: verb_name, source }
+        };
+        self.1.around(verb_name, target.pid, error, || self.0.exchange(target, verb, request, patience))
+    }
+}
+
+/// A driver that meets the faults.
+pub struct FaultyDriver<D>(pub D, pub Arc<Faults>);
+
+impl<D> FaultyDriver<D> {
+    fn around<T>(
+        &self,
+        call: CheckpointCall,
+        pid: Pid,
+        body: impl FnOnce() -> Result<T, DriverError>,
+    ) -> Result<T, DriverError> {
+        let error = || DriverError::Checkpoint { call, pid, error: CuError::UNKNOWN };
+        self.1.around(call.symbol(), pid, error, body)
+    }
+}
+
+impl<D: Driver> Driver for FaultyDriver<D> {
+    fn version(&self) -> i32 {
+        self.0.version()
+    }
+
+    fn can_checkpoint(&self) -> Result<(), DriverError> {
+        self.0.can_checkpoint()
+    }
+
+    fn gpus(&self) -> Result<Vec<Gpu>, DriverError> {
+        self.0.gpus()
+    }
+
+    fn free(&self) -> Result<Vec<u64>, DriverError> {
+        self.0.free()
+    }
+
+    fn state(&self, pid: Pid) -> Result<ProcessState, DriverError> {
+        self.around(CheckpointCall::GetState, pid, || self.0.state(pid))
+    }
+
+    fn lock(&self, pid: Pid, timeout_ms: u32) -> Result<(), DriverError> {
+        self.around(CheckpointCall::Lock, pid, || self.0.lock(pid, timeout_ms))
+    }
+
+    fn checkpoint(&self, pid: Pid) -> Result<(), DriverError> {
+        self.around(CheckpointCall::Checkpoint, pid, || self.0.checkpoint(pid))
+    }
+
+    fn restore(&self, pid: Pid, pairs: &[CheckpointGpuPair]) -> Result<(), DriverError> {
+        self.around(CheckpointCall::Restore, pid, || self.0.restore(pid, pairs))
+    }
+
+    fn unlock(&self, pid: Pid) -> Result<(), DriverError> {
+        self.around(CheckpointCall::Unlock, pid, || self.0.unlock(pid))
+    }
+}
+
+impl<S> std::fmt::Debug for FaultyShims<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FaultyShims").field(&self.1).finish()
+    }
+}
+
+impl<D> std::fmt::Debug for FaultyDriver<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FaultyDriver").field(&self.1).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(text: &str, calls: &[(&str, i32)]) -> Vec<Order> {
+        let faults = Faults { faults: parse(text).unwrap(), trace: None };
+        calls.iter().map(|(call, pid)| faults.order(call, Pid::new(*pid).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_fault_hits_the_nth_matching_call_about_its_process() {
+        let calls = [("load", 7), ("load", 8), ("load", 7), ("load", 7)];
+        use Order::{Do, DoAndFail, Fail};
+        assert_eq!(orders("load:2:7=error", &calls), [Do, Do, Fail, Do]);
+        assert_eq!(orders("load:2+:*=late", &calls), [Do, DoAndFail, DoAndFail, DoAndFail]);
+        assert_eq!(orders("lo*:*:8=error; remap:1:7=late", &calls), [Do, Fail, Do, Do]);
+    }
+
+    #[test]
+    fn a_wrong_fault_is_named() {
+        for (text, why) in [
+            ("load=error", "call:nth:pid"),
+            ("load:1:1", "'=effect'"),
+            ("load:x:1=error", "'x'"),
+            ("load:1:y=error", "'y'"),
+            ("load:1:1=flood", "flood"),
+            ("load:1:1=delay(x)", "'x'"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(text) && error.contains(why), "{error}");
+        }
+    }
+}

@@ -75,6 +75,22 @@ def maps():
         granted(address + two),
         granted(address + 3 * G),
     )
+    for name, descriptors in (
+        ("device_9", [(DEVICE, 9, READ_WRITE)]),
+        ("host", [(HOST, 0, READ_WRITE)]),
+        ("numa_0", [(HOST_NUMA, 0, READ_WRITE)]),
+        ("flags_2", [(DEVICE, 0, 2)]),
+        ("good_then_bad", [(DEVICE, 0, READ), (DEVICE, 9, READ_WRITE)]),
+        ("bad_then_good", [(DEVICE, 9, READ_WRITE), (DEVICE, 0, READ)]),
+        ("same_device_twice", [(DEVICE, 0, READ), (DEVICE, 0, READ_WRITE)]),
+    ):
+        must(grant(address, two), "cuMemSetAccess")
+        fact(f"setaccess_whole_{name}", grant(address, two, *descriptors), granted(address))
+    must(grant(address, two), "cuMemSetAccess")
+    fact("map_whole_over_mapped", cu("cuMemMap", address, two, 0, other, 0))
+    fact("map_whole_same_over_mapped", cu("cuMemMap", address, two, 0, handle, 0))
+    fact("map_whole_unaligned_address", cu("cuMemMap", address + 4 * G + 4096, two, 0, handle, 0))
+    fact("map_whole_offset_4096", cu("cuMemMap", address + 4 * G, two, 4096, handle, 0))
     fact("setaccess_unaligned", grant(address + 4096, G), grant(address, 4096))
     fact("setaccess_beyond_mapping", grant(address, 5 * G))
     fact("setaccess_reserved_only", grant(address + 6 * G, G))

@@ -57,13 +57,13 @@ pub fn show(driver: Driver, layout: Layout) -> Result<()> {
     let machine_is_clean = machine.take_violations()?;
     ensure!(machine_is_clean.is_empty(), "the driver was misused: {}", machine_is_clean.join("; "));
 
+    let [left_before, right_before] = before;
+    let [left_after, right_after] = after;
     println!(
-        "\nBoth went on where they had stopped: {} and {} rounds before, {} and {} after, {} checked word by word, \
-         {} of GPU memory free in between.",
-        before[0],
-        before[1],
-        after[0],
-        after[1],
+        "\nBoth went on where they had stopped: {left_before} and {right_before} rounds before, {} and {} more after, {} \
+         checked word by word, {} of GPU memory free in between.",
+        left_after - left_before,
+        right_after - right_before,
         size(checked),
         size(usize::try_from(freed)?)
     );

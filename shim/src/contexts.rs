@@ -18,11 +18,10 @@ use cuda_sys::{Context, CuError, Device, GreenContext};
 use protocol::ContextState;
 
 use self::watch::Watch;
-use crate::blocks;
-use crate::captures;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
 use crate::hooks::refuse;
+use crate::{answers, blocks, captures};
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +97,7 @@ impl Leaving {
         for entry in self.0.drain(..) {
             captures::context_gone(entry.known.context);
             refuse::context_gone(entry.known.context);
+            answers::context_gone(entry.known.context);
             blocks::context_destroyed(entry.known.context);
         }
     }

@@ -11,7 +11,7 @@ use protocol::{Cause, Drain, Failure, GateLevel, Phase, QuiesceReply, QuiesceReq
 use shim_core::gate::{self, CloseError};
 
 use super::Phases;
-use crate::{captures, contexts};
+use crate::{answers, captures, contexts};
 
 /// What a look costs where all is idle: a thread for each context, and a driver call on it.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -82,8 +82,8 @@ pub(crate) fn look() -> Drain {
     }
 }
 
-/// Holds also the calls that only ask, since the driver must not be asked while what they ask about is gone. Returns
-/// when none is under way; where some thread stays inside for longer than `wait`, holds them no longer and fails.
+/// Holds also the calls that only ask, since the driver must not be asked while what they ask about is gone; from then
+/// on they are answered without it where that can be. Returns when none is under way; where some thread stays inside for longer than `wait`, holds them no longer and fails.
 pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> {
     gate::suspend_answers().map_err(|error| refused(error, phase))?;
     let deadline = Instant::now() + wait;
@@ -92,6 +92,8 @@ pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> 
         let inside = gate::inside();
         let calls = inside.launches + inside.objects + inside.answers;
         if calls == 0 {
+            answers::prepare();
+            gate::answer();
             return Ok(());
         }
         if Instant::now() >= deadline {

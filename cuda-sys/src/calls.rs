@@ -62,8 +62,8 @@ macro_rules! for_each_call {
             memory gate fn cuMemDiscardAndPrefetchBatchAsync_ptsz(dptrs: *mut DevicePtr, sizes: *mut usize, count: usize, prefetch_locs: *mut MemLocation, prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: u64, h_stream: Stream) on h_stream;
             memory gate fn cuMemDiscardBatchAsync(dptrs: *mut DevicePtr, sizes: *mut usize, count: usize, flags: u64, h_stream: Stream) on h_stream;
             memory gate fn cuMemDiscardBatchAsync_ptsz(dptrs: *mut DevicePtr, sizes: *mut usize, count: usize, flags: u64, h_stream: Stream) on h_stream;
-            memory gate fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) on h_stream;
-            memory gate fn cuMemFreeAsync_ptsz(dptr: DevicePtr, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemFreeAsync_ptsz(dptr: DevicePtr, h_stream: Stream) on h_stream;
             memory refuse fn cuMemMapArrayAsync(map_info_list: *mut c_void, count: c_uint, h_stream: Stream) on h_stream;
             memory refuse fn cuMemMapArrayAsync_ptsz(map_info_list: *mut c_void, count: c_uint, h_stream: Stream) on h_stream;
             memory gate fn cuMemPoolTrimTo(pool: MemPool, min_bytes_to_keep: usize);

@@ -2,7 +2,7 @@
 
 use core::ffi::c_uint;
 
-use cuda_sys::{Context, CuError, CuResult, Device, DevicePtr};
+use cuda_sys::{Context, CuError, CuResult, Device, DevicePtr, Stream};
 use shim_core::blocks::{Found, Owner, SLAB, SMALL};
 use shim_core::calls::CallId;
 use shim_core::gate;
@@ -10,6 +10,7 @@ use shim_core::gate;
 use super::super::refuse;
 use super::waiting;
 use crate::blocks::{Backed, backed, blocks, give_back};
+use crate::captures;
 use crate::driver::real;
 use crate::world;
 
@@ -101,12 +102,49 @@ pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
     let _pass = gate::enter(CallId::cuMemFree_v2);
     match blocks().find(dptr.0) {
         // SAFETY: the caller's argument, unchanged: no memory of ours.
-        Found::Foreign => return unsafe { refuse::cuMemFree_v2(dptr) },
-        Found::Gap => return Err(CuError::INVALID_VALUE),
-        Found::Block(_) => {}
+        Found::Foreign => unsafe { refuse::cuMemFree_v2(dptr) },
+        Found::Gap => Err(CuError::INVALID_VALUE),
+        Found::Block(block) => free_behind(dptr, || waiting::idle(block.owner.context)),
     }
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) -> CuResult {
+    let call = CallId::cuMemFreeAsync;
+    let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
+    match blocks().find(dptr.0) {
+        // SAFETY: the caller's arguments, unchanged: no memory of ours.
+        Found::Foreign => unsafe { real::cuMemFreeAsync(dptr, h_stream) },
+        Found::Gap => Err(CuError::INVALID_VALUE),
+        Found::Block(_) => free_behind(dptr, || {
+            // SAFETY: the caller's stream.
+            unsafe { real::cuStreamSynchronize(h_stream) }
+        }),
+    }
+}
+
+/// # Safety
+/// As the driver's function of this name.
+pub(crate) unsafe fn cuMemFreeAsync_ptsz(dptr: DevicePtr, h_stream: Stream) -> CuResult {
+    let call = CallId::cuMemFreeAsync_ptsz;
+    let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
+    match blocks().find(dptr.0) {
+        // SAFETY: the caller's arguments, unchanged: no memory of ours.
+        Found::Foreign => unsafe { real::cuMemFreeAsync_ptsz(dptr, h_stream) },
+        Found::Gap => Err(CuError::INVALID_VALUE),
+        Found::Block(_) => free_behind(dptr, || {
+            // SAFETY: the caller's stream.
+            unsafe { real::cuStreamSynchronize_ptsz(h_stream) }
+        }),
+    }
+}
+
+/// Frees a block that nothing uses behind what a stream has been given so far. The driver does it when the stream gets
+/// there; here the caller waits until it does.
+fn free_behind(dptr: DevicePtr, wait: impl FnOnce() -> CuResult) -> CuResult {
     let taken = blocks().take(dptr.0).ok_or(CuError::INVALID_VALUE)?;
-    if let Err(error) = waiting::idle(taken.block().owner.context) {
+    if let Err(error) = wait() {
         blocks().put_back(taken);
         return Err(error);
     }

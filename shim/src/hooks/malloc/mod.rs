@@ -7,7 +7,9 @@ mod memory;
 mod pointers;
 mod waiting;
 
-pub(crate) use memory::{cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemFree_v2};
+pub(crate) use memory::{
+    cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemFree_v2, cuMemFreeAsync, cuMemFreeAsync_ptsz,
+};
 pub(crate) use pointers::{
     cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute,
 };

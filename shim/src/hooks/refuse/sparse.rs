@@ -53,6 +53,9 @@ pub(crate) unsafe fn cuMemMapArrayAsync_ptsz(
     Ok(())
 }
 
+/// More steps than any list has: a count that is no count.
+const MOST: usize = 1 << 16;
+
 /// The program's steps, with the handles that the driver knows.
 struct Steps {
     steps: Vec<ArrayMapInfo>,
@@ -65,7 +68,8 @@ impl Steps {
     /// As the driver's function.
     unsafe fn read(list: *const c_void, count: c_uint) -> CuResult<Self> {
         let count = usize::try_from(count).unwrap_or(0);
-        let given: &[ArrayMapInfo] = if list.is_null() {
+        let given: &[ArrayMapInfo] = if list.is_null() || count > MOST {
+            // The driver says what it is worth.
             &[]
         } else {
             // SAFETY: not null, and as many as the caller says.

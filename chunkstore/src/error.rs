@@ -245,6 +245,12 @@ pub enum CollectError {
         /// What it is.
         found: Kind,
     },
+    /// Without a directory nothing would be needed.
+    #[error("no directory with checkpoints was given: all of {} would be removed", path.display())]
+    NoDirectory {
+        /// The store.
+        path: PathBuf,
+    },
     /// Without all lists nobody knows what is needed.
     #[error("nothing was removed, since a list cannot be read: move it away if its checkpoint is given up")]
     List(#[from] ReadListError),

@@ -19,7 +19,7 @@ use crate::lease::{Lease, unpoisoned};
 use crate::list::{List, format};
 use crate::place::{self, Taken, make_dir, make_dirs, sync_above};
 use crate::stats::{Route, add};
-use crate::store::{Kind, Store};
+use crate::store::Store;
 
 /// What became of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,7 +183,7 @@ impl Writer {
         }
         let taken = if found == Found::Bad { Taken::Replace } else { Taken::Keep };
         let mut placed = place::place(layer, self.lease.id(), &to, bytes, taken)?;
-        if placed.is_none() && !self.is_right_length(chunk)? {
+        if placed.is_none() && !self.store.contains(chunk)? {
             // Somebody was faster, and it is no good all the same.
             placed = place::place(layer, self.lease.id(), &to, bytes, Taken::Replace)?;
         }
@@ -228,18 +228,9 @@ impl Writer {
         }
     }
 
-    fn is_right_length(&self, chunk: &Chunk) -> Result<bool, FileError> {
-        self.store.contains(chunk)
-    }
-
     fn count_existing(&self, chunk: &Chunk) {
         add(&self.store.counters().existing_chunks, 1);
         add(&self.store.counters().existing_bytes, chunk.len.into());
-    }
-
-    /// Whether this is a cache's.
-    pub fn is_cache(&self) -> bool {
-        self.store.kind() == Kind::Cache
     }
 }
 

@@ -79,6 +79,7 @@ fn a_directory_that_cannot_be_read_or_holds_no_list_stops_everything() {
     let gc = |dirs: &[&PathBuf], options| {
         store_gc(&store, &dirs.iter().map(|dir| (*dir).clone()).collect::<Vec<_>>(), options)
     };
+    assert!(matches!(gc(&[], DELETE), Err(CollectError::NoDirectory { .. })));
     let refused = [
         gc(&[&full, &empty], DELETE).unwrap_err(),
         gc(&[&full, &dir.path().join("nowhere")], DELETE).unwrap_err(),

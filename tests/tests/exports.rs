@@ -1,4 +1,5 @@
 //! The built library, as the loader sees it: what it needs, what it offers, and what it costs every process.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails, and says where")]
 
 mod lab;
 

@@ -20,8 +20,8 @@ use crate::store::{Kind, Store};
 pub struct GcOptions {
     /// Removes; else it only tells what it would remove.
     pub delete: bool,
-    /// A directory without a list is one whose checkpoints are all given up. Else it is a mistake (a wrong path, a
-    /// disk that is not mounted), and nothing is removed.
+    /// A directory without a list is one whose checkpoints are all given up, and there may be no directory at all.
+    /// Else that is a mistake (a wrong path, a disk that is not mounted), and nothing is removed.
     pub allow_empty: bool,
 }
 
@@ -63,6 +63,9 @@ impl Collected {
 /// work with is spared. A list that cannot be read stops the collection before anything is removed.
 pub fn store_gc(store: &Store, ckpt_dirs: &[PathBuf], options: GcOptions) -> Result<Collected, CollectError> {
     demand_kind(store, Kind::Store)?;
+    if ckpt_dirs.is_empty() && !options.allow_empty {
+        return Err(CollectError::NoDirectory { path: store.root().to_owned() });
+    }
     let lists = Lists { layer: store.layer(), dirs: ckpt_dirs, allow_empty: options.allow_empty };
     // Whoever only looks may have no right to write, and needs no lease.
     let collector = if options.delete { Some(Collector::new(store)?) } else { None };

@@ -1,7 +1,7 @@
 //! The list of a checkpoint: which chunks it uses, and how objects are put together from them.
 //!
 //! A [`List`] holds only what makes sense: extents lie inside their chunks, and the extents of an object add up to
-//! its size. Several objects may lie in one chunk, and one chunk may be used many times. [`format`] says how it
+//! its size. Several objects may lie in one chunk, and one chunk may be used many times. [`mod@format`] says how it
 //! looks in a file.
 
 pub mod format;

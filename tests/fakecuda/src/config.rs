@@ -6,7 +6,7 @@
 //! | `FAKECUDA_DEVICES` | number of devices, at most 16 | 2 |
 //! | `FAKECUDA_MEMORY` | bytes per device | 8 GiB |
 //! | `FAKECUDA_VERSION` | driver version, as `cuDriverGetVersion` reports it | 13010 |
-//! | `FAKECUDA_WITHOUT` | names, or families (`checkpoint`, `multicast`, `vmm`, ...), that the resolver does not know | none |
+//! | `FAKECUDA_WITHOUT` | functions an old driver lacks: names, or families (`checkpoint`, `multicast`, `vmm`, `ipc`, `pools`, `graphs`). The resolver does not know them, and called as symbols they are NOT_SUPPORTED | none |
 //! | `FAKECUDA_QUEUE` | work items a stream holds before a launch blocks | 1024 |
 //! | `FAKECUDA_LOG` | prefix of the call log; the pid is appended | no log |
 //! | `FAKECUDA_STRICT_LOG` | file that gets a line per violation | no log |
@@ -57,6 +57,11 @@ fn number<T: FromStr>(name: &str, default: T) -> T {
 }
 
 impl Config {
+    /// Whether the driver is to be one that does not have this function.
+    pub(crate) fn lacks(&self, name: &str) -> bool {
+        self.without.iter().any(|without| without == name || in_family(name, without))
+    }
+
     fn read() -> Self {
         // SAFETY: always succeeds and touches nothing.
         let uid = unsafe { libc::getuid() };
@@ -87,6 +92,34 @@ impl Config {
             visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             fork_anew: std::env::var("FAKECUDA_FORK").is_ok_and(|how| how == "anew"),
         }
+    }
+}
+
+/// Whether a name belongs to a family of `FAKECUDA_WITHOUT`.
+fn in_family(name: &str, family: &str) -> bool {
+    match family {
+        "checkpoint" => name.starts_with("cuCheckpoint"),
+        "multicast" => name.starts_with("cuMulticast"),
+        "ipc" => name.starts_with("cuIpc"),
+        "pools" => name.starts_with("cuMemPool"),
+        "graphs" => name.starts_with("cuGraph"),
+        "vmm" => [
+            "cuMemCreate",
+            "cuMemRelease",
+            "cuMemMap",
+            "cuMemUnmap",
+            "cuMemSetAccess",
+            "cuMemGetAccess",
+            "cuMemAddressReserve",
+            "cuMemAddressFree",
+            "cuMemExportToShareableHandle",
+            "cuMemImportFromShareableHandle",
+            "cuMemRetainAllocationHandle",
+            "cuMemGetAllocationPropertiesFromHandle",
+            "cuMemGetAllocationGranularity",
+        ]
+        .contains(&name),
+        _ => false,
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use cuda_sys::{CuResult, number};
+use cuda_sys::{CuError, CuResult, number};
 
 use crate::config::config;
 use crate::hold_class::Hold;
@@ -20,6 +20,7 @@ use crate::{faults, hold};
 
 const LOG: u32 = 1;
 const FAULTS: u32 = 2;
+const WITHOUT: u32 = 4;
 const UNREAD: u32 = 1 << 31;
 
 static FEATURES: AtomicU32 = AtomicU32::new(UNREAD);
@@ -51,7 +52,13 @@ fn traced(
     let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);
     // The calls about another process are counted by that process: `checkpoint::calls` asks for them itself.
     let faulty = features & FAULTS != 0 && !name.starts_with("cuCheckpointProcess");
-    let result = if faulty { faults::around(name, body) } else { body() };
+    let result = if features & WITHOUT != 0 && config().lacks(name) {
+        Err(CuError::NOT_SUPPORTED)
+    } else if faulty {
+        faults::around(name, body)
+    } else {
+        body()
+    };
     if features & LOG != 0 {
         let mut line = format!("{sequence} {} {name}(", rustix::thread::gettid().as_raw_nonzero());
         // Formatting into a string cannot fail.
@@ -68,8 +75,10 @@ fn features() -> u32 {
         return features;
     }
     let config = config();
-    let features =
-        if config.log.is_some() { LOG } else { 0 } | if config.faults.is_empty() { 0 } else { FAULTS };
+    let when = |wanted, bit| if wanted { bit } else { 0 };
+    let features = when(config.log.is_some(), LOG)
+        | when(!config.faults.is_empty(), FAULTS)
+        | when(!config.without.is_empty(), WITHOUT);
     FEATURES.store(features, Ordering::Relaxed);
     features
 }

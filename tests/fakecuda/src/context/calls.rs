@@ -186,7 +186,7 @@ pub(crate) unsafe fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *m
 
 fn synchronize(context: &'static Ctx) -> CuResult {
     context.check()?;
-    capture::synchronize(driver()?)?;
+    capture::synchronize(driver()?, context)?;
     context.wait();
     context.check()
 }

@@ -29,34 +29,6 @@ struct Form {
     per_thread: Option<(c_int, usize)>,
 }
 
-/// Which families of [`FAKECUDA_WITHOUT`](crate::config) a name belongs to, beside its own name.
-fn in_family(name: &str, family: &str) -> bool {
-    match family {
-        "checkpoint" => name.starts_with("cuCheckpoint"),
-        "multicast" => name.starts_with("cuMulticast"),
-        "ipc" => name.starts_with("cuIpc"),
-        "pools" => name.starts_with("cuMemPool"),
-        "graphs" => name.starts_with("cuGraph"),
-        "vmm" => [
-            "cuMemCreate",
-            "cuMemRelease",
-            "cuMemMap",
-            "cuMemUnmap",
-            "cuMemSetAccess",
-            "cuMemGetAccess",
-            "cuMemAddressReserve",
-            "cuMemAddressFree",
-            "cuMemExportToShareableHandle",
-            "cuMemImportFromShareableHandle",
-            "cuMemRetainAllocationHandle",
-            "cuMemGetAllocationPropertiesFromHandle",
-            "cuMemGetAllocationGranularity",
-        ]
-        .contains(&name),
-        _ => false,
-    }
-}
-
 /// A name without `_v2` and the like: what a caller asks for.
 fn base(name: &str) -> &str {
     match name.rsplit_once("_v") {
@@ -79,8 +51,7 @@ fn table() -> &'static HashMap<&'static str, Vec<Form>> {
                 }
             }
         }
-        let absent =
-            |name: &str| config().without.iter().any(|without| without == name || in_family(name, without));
+        let absent = |name: &str| config().lacks(name);
         let mut table: HashMap<&str, Vec<Form>> = HashMap::new();
         for (&name, &version) in &since {
             let plain = !name.ends_with("_ptsz") && !name.ends_with("_ptds");

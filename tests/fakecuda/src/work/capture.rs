@@ -18,6 +18,7 @@ use super::graph::Graph;
 use super::op::Op;
 use super::stream::{self, Stream};
 use crate::args;
+use crate::context::Ctx;
 use crate::driver::{Driver, driver};
 
 const GLOBAL: c_uint = 0;
@@ -140,13 +141,19 @@ pub(crate) fn unsafe_call(driver: &Driver) -> CuResult {
     result
 }
 
-/// The wait for a whole context breaks every capture there is, whatever its mode and thread (as measured).
-pub(crate) fn synchronize(driver: &Driver) -> CuResult {
+/// The wait for a whole context breaks every capture in it, whatever its mode and thread (as measured).
+pub(crate) fn synchronize(driver: &Driver, context: &'static Ctx) -> CuResult {
     if !driver.captures.any() {
         return Ok(());
     }
-    crate::lock(&driver.captures.active).iter().for_each(|capture| capture.invalidate());
-    Err(CuError::STREAM_CAPTURE_UNSUPPORTED)
+    let mut result = Ok(());
+    for capture in crate::lock(&driver.captures.active).iter() {
+        if std::ptr::eq(capture.origin.context(), context) {
+            capture.invalidate();
+            result = Err(CuError::STREAM_CAPTURE_UNSUPPORTED);
+        }
+    }
+    result
 }
 
 /// A call that cannot be captured; asking for it on a capturing stream invalidates the capture.

@@ -4,27 +4,42 @@
 #![allow(clippy::too_many_arguments, reason = "the driver's own signatures")]
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use cuda_sys::*;
 
-/// Where cargo put the library: beside the test program or one level up.
-fn library() -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let deps = program.parent().unwrap();
-    let places = [deps.join("libcuda.so"), deps.parent().unwrap().join("libcuda.so")];
-    let newest = places
-        .into_iter()
-        .filter(|place| place.exists())
-        .max_by_key(|place| std::fs::metadata(place).and_then(|data| data.modified()).unwrap());
-    newest.expect("cargo builds the library before its tests")
+/// The variable that tells the processes of a test which library to load.
+pub(crate) const LIBRARY: &str = "FAKECUDA_TEST_LIBRARY";
+
+/// The library: that of the folder `NVSNAP_ARTIFACTS`, laid out as `make dist` does it, or else cargo's, which is built
+/// first: cargo does not build a library for tests that are not linked with it.
+pub(crate) fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        if let Some(dist) = std::env::var_os("NVSNAP_ARTIFACTS") {
+            return Path::new(&dist).join("fakecuda/libcuda.so.1");
+        }
+        let built = Command::new(env!("CARGO"))
+            .args([
+                "build",
+                "--quiet",
+                "--lib",
+                "--manifest-path",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+            ])
+            .status();
+        assert!(built.unwrap().success());
+        let program = std::env::current_exe().unwrap();
+        program.ancestors().nth(2).unwrap().join("libcuda.so")
+    })
 }
 
 fn handle() -> *mut c_void {
     static HANDLE: OnceLock<usize> = OnceLock::new();
     let handle = HANDLE.get_or_init(|| {
-        let path = std::env::var("FAKECUDA_TEST_LIBRARY").map_or_else(|_| library(), PathBuf::from);
+        let path = std::env::var(LIBRARY).map_or_else(|_| library().to_owned(), PathBuf::from);
         let path = CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: a library of our own without constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };

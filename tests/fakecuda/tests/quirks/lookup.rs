@@ -1,11 +1,12 @@
 //! The road in: symbols and the resolver.
 
-use std::ffi::{CString, c_int, c_uint, c_void};
+use std::ffi::{CString, OsStr, c_int, c_uint, c_void};
+use std::process::Command;
 
 use cuda_sys::*;
 
 use crate::cuda::*;
-use crate::process::machine;
+use crate::process::{file, machine};
 
 fn resolve(name: &str, version: c_int, flags: u64) -> (CuResult, *mut c_void, c_uint) {
     let name = CString::new(name).unwrap();
@@ -70,7 +71,7 @@ fn the_resolver_says_what_it_does_not_find() {
 #[test]
 fn an_old_driver_lacks_what_it_is_told_to_lack() {
     machine()
-        .with("FAKECUDA_WITHOUT", "cuGetProcAddress_v2,checkpoint,multicast")
+        .with("FAKECUDA_WITHOUT", "cuEventDestroy_v2,checkpoint,multicast")
         .with("FAKECUDA_VERSION", "12020")
         .test("lookup::an_old_driver_lacks_what_it_is_told_to_lack", |_| {
             let mut version = 0;
@@ -78,14 +79,39 @@ fn an_old_driver_lacks_what_it_is_told_to_lack() {
             assert_eq!(version, 12020);
             assert_eq!(resolve("cuCheckpointProcessLock", 12020, 0).2, 1);
             assert_eq!(resolve("cuMulticastCreate", 12020, 0).2, 1);
+            assert_eq!(crate::helpers::state(1), Err(CuError::NOT_SUPPORTED), "called as a symbol");
             assert_eq!(
-                resolve("cuGetProcAddress", 12020, 0).1,
-                symbol("cuGetProcAddress"),
+                resolve("cuEventDestroy", 12020, 0).1,
+                symbol("cuEventDestroy"),
                 "the older form is left"
             );
             assert_eq!(resolve("cuMemCreate", 12020, 0).2, 0);
             assert_eq!(resolve("cuMemcpyBatchAsync", 12020, 0).2, 1, "of a newer driver");
         });
+}
+
+#[test]
+fn a_library_can_be_made_that_does_not_export_what_an_old_driver_lacks() {
+    let name = "lookup::a_library_can_be_made_that_does_not_export_what_an_old_driver_lacks";
+    let lacks = "cuCheckpointProcessLock,cuMemAlloc_v2";
+    machine().with("FAKECUDA_WITHOUT", lacks).test(name, |me| {
+        if me.role() == "user" {
+            assert!(symbol("cuMemAlloc_v2").is_null() && symbol("cuCheckpointProcessLock").is_null());
+            assert!(!symbol("cuMemAlloc").is_null());
+            assert_eq!(
+                resolve("cuMemAlloc", 12000, 0).1,
+                symbol("cuMemAlloc"),
+                "the older form is what there is"
+            );
+            return cuInit(0).unwrap();
+        }
+        let older = file("libcuda.so.1");
+        let made = Command::new(env!("CARGO_BIN_EXE_fake-older-driver"))
+            .args([std::env::var_os(LIBRARY).unwrap().as_os_str(), older.as_os_str(), OsStr::new(lacks)])
+            .status();
+        assert!(made.unwrap().success());
+        me.start_with("user", &[(LIBRARY, older.to_str().unwrap())]).finish();
+    });
 }
 
 #[test]

@@ -18,6 +18,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 
+use crate::cuda::{LIBRARY, library};
+
 const TEST: &str = "FAKECUDA_TEST";
 const ROLE: &str = "FAKECUDA_TEST_ROLE";
 const LINK: &str = "FAKECUDA_TEST_LINK";
@@ -59,6 +61,7 @@ impl Setup {
         let strict = directory.path().join("violations");
         let mut command = program(name);
         command.env("FAKECUDA_DIR", directory.path().join("machine")).env("FAKECUDA_STRICT_LOG", &strict);
+        command.env(LIBRARY, library());
         for (variable, value) in &self.environment {
             command.env(variable, value.replace("$DIR", directory.path().to_str().unwrap()));
         }

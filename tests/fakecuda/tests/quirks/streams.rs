@@ -210,8 +210,12 @@ fn host_functions_run_in_order_and_callbacks_are_told_of_errors() {
             raise(flag);
             cuStreamSynchronize(stream).unwrap();
             assert_eq!(calls.load(Ordering::SeqCst), 1);
+            // A fault that has not come yet when the callback is asked for.
+            let second = self::flag();
+            launch(kernel("wait_flag"), stream, &[second.0, 1]).unwrap();
             launch(kernel("fill"), stream, &[0x1000, 1, 1]).unwrap();
             cuStreamAddCallback(stream, Some(note), (&raw const status).cast_mut().cast(), 0).unwrap();
+            raise(second);
             assert_eq!(cuStreamSynchronize(stream), Err(CuError::ILLEGAL_ADDRESS));
             assert_eq!(status.load(Ordering::SeqCst), CuError::ILLEGAL_ADDRESS.raw());
         },

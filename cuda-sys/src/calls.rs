@@ -235,9 +235,9 @@ macro_rules! for_each_call {
             object gate fn cuDevicePrimaryCtxSetFlags_v2(dev: Device, flags: c_uint);
             object gate fn cuDeviceSetGraphMemAttribute(device: Device, attr: c_uint, value: *mut c_void);
             object gate fn cuDeviceSetMemPool(dev: Device, pool: MemPool);
-            object gate fn cuEventCreate(ph_event: *mut Event, flags: c_uint);
-            object gate fn cuEventDestroy(h_event: Event);
-            object gate fn cuEventDestroy_v2(h_event: Event);
+            object completion fn cuEventCreate(ph_event: *mut Event, flags: c_uint);
+            object completion fn cuEventDestroy(h_event: Event);
+            object completion fn cuEventDestroy_v2(h_event: Event);
             object gate fn cuExternalMemoryGetMappedBuffer(dev_ptr: *mut DevicePtr, ext_mem: ExternalMemory, buffer_desc: *const c_void);
             object gate fn cuExternalMemoryGetMappedMipmappedArray(mipmap: *mut MipmappedArray, ext_mem: ExternalMemory, mipmap_desc: *const c_void);
             object gate fn cuFuncLoad(function: Function);
@@ -305,14 +305,14 @@ macro_rules! for_each_call {
             object gate fn cuGraphicsUnregisterResource(resource: GraphicsResource);
             object context fn cuGreenCtxCreate(ph_ctx: *mut GreenContext, desc: DevResourceDesc, dev: Device, flags: c_uint);
             object context fn cuGreenCtxDestroy(h_ctx: GreenContext);
-            object gate fn cuGreenCtxStreamCreate(ph_stream: *mut Stream, green_ctx: GreenContext, flags: c_uint, priority: c_int);
+            object completion fn cuGreenCtxStreamCreate(ph_stream: *mut Stream, green_ctx: GreenContext, flags: c_uint, priority: c_int);
             object refuse fn cuImportExternalMemory(ext_mem_out: *mut ExternalMemory, mem_handle_desc: *const c_void);
             object refuse fn cuImportExternalSemaphore(ext_sem_out: *mut ExternalSemaphore, sem_handle_desc: *const c_void);
             object entry fn cuInit(flags: c_uint);
             object ipc fn cuIpcCloseMemHandle(dptr: DevicePtr);
             object gate fn cuIpcGetEventHandle(p_handle: *mut IpcEventHandle, event: Event);
             object ipc fn cuIpcGetMemHandle(p_handle: *mut IpcMemHandle, dptr: DevicePtr);
-            object gate fn cuIpcOpenEventHandle(ph_event: *mut Event, handle: IpcEventHandle);
+            object completion fn cuIpcOpenEventHandle(ph_event: *mut Event, handle: IpcEventHandle);
             object ipc fn cuIpcOpenMemHandle(pdptr: *mut DevicePtr, handle: IpcMemHandle, flags: c_uint);
             object ipc fn cuIpcOpenMemHandle_v2(pdptr: *mut DevicePtr, handle: IpcMemHandle, flags: c_uint);
             object gate fn cuKernelGetFunction(p_func: *mut Function, kernel: Kernel);
@@ -387,8 +387,8 @@ macro_rules! for_each_call {
             object capture fn cuStreamBeginCapture_v2_ptsz(h_stream: Stream, mode: c_uint);
             object gate fn cuStreamCopyAttributes(dst_stream: Stream, src_stream: Stream);
             object gate fn cuStreamCopyAttributes_ptsz(dst: Stream, src: Stream);
-            object gate fn cuStreamCreate(ph_stream: *mut Stream, flags: c_uint);
-            object gate fn cuStreamCreateWithPriority(ph_stream: *mut Stream, flags: c_uint, priority: c_int);
+            object completion fn cuStreamCreate(ph_stream: *mut Stream, flags: c_uint);
+            object completion fn cuStreamCreateWithPriority(ph_stream: *mut Stream, flags: c_uint, priority: c_int);
             object capture fn cuStreamDestroy(h_stream: Stream);
             object capture fn cuStreamDestroy_v2(h_stream: Stream);
             object gate fn cuStreamSetAttribute(h_stream: Stream, attr: c_uint, param: *const c_void);
@@ -400,15 +400,29 @@ macro_rules! for_each_call {
             object gate fn cuUserObjectCreate(object_out: *mut UserObject, ptr: *mut c_void, destroy: HostFn, initial_refcount: c_uint, flags: c_uint);
             object gate fn cuUserObjectRelease(object: UserObject, count: c_uint);
             object gate fn cuUserObjectRetain(object: UserObject, count: c_uint);
+            object gate fn cuFuncGetAttribute(pi: *mut c_int, attrib: c_uint, hfunc: Function);
+            object gate fn cuFuncGetModule(hmod: *mut Module, hfunc: Function);
+            object gate fn cuFuncSetAttribute(hfunc: Function, attrib: c_uint, value: c_int);
+            object gate fn cuFuncSetCacheConfig(hfunc: Function, config: c_uint);
+            object gate fn cuKernelGetAttribute(pi: *mut c_int, attrib: c_uint, kernel: Kernel, dev: Device);
+            object gate fn cuKernelSetAttribute(attrib: c_uint, val: c_int, kernel: Kernel, dev: Device);
+            object gate fn cuKernelSetCacheConfig(kernel: Kernel, config: c_uint, dev: Device);
+            object gate fn cuOccupancyAvailableDynamicSMemPerBlock(dynamic_smem_size: *mut usize, func: Function, num_blocks: c_int, block_size: c_int);
+            object gate fn cuOccupancyMaxActiveBlocksPerMultiprocessor(num_blocks: *mut c_int, func: Function, block_size: c_int, dynamic_smem_size: usize);
+            object gate fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(num_blocks: *mut c_int, func: Function, block_size: c_int, dynamic_smem_size: usize, flags: c_uint);
+            object gate fn cuOccupancyMaxActiveClusters(num_clusters: *mut c_int, func: Function, config: *const LaunchConfig);
+            object gate fn cuOccupancyMaxPotentialBlockSize(min_grid_size: *mut c_int, block_size: *mut c_int, func: Function, block_size_to_dynamic_smem_size: BlockSizeToDynamicMemory, dynamic_smem_size: usize, block_size_limit: c_int);
+            object gate fn cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid_size: *mut c_int, block_size: *mut c_int, func: Function, block_size_to_dynamic_smem_size: BlockSizeToDynamicMemory, dynamic_smem_size: usize, block_size_limit: c_int, flags: c_uint);
+            object gate fn cuOccupancyMaxPotentialClusterSize(cluster_size: *mut c_int, func: Function, config: *const LaunchConfig);
             // completion
-            completion gate fn cuCtxSynchronize();
-            completion gate fn cuCtxSynchronize_v2(ctx: Context);
-            completion gate fn cuEventQuery(h_event: Event);
-            completion gate fn cuEventSynchronize(h_event: Event);
-            completion gate fn cuStreamQuery(h_stream: Stream);
-            completion gate fn cuStreamQuery_ptsz(h_stream: Stream);
-            completion gate fn cuStreamSynchronize(h_stream: Stream);
-            completion gate fn cuStreamSynchronize_ptsz(h_stream: Stream);
+            completion completion fn cuCtxSynchronize();
+            completion completion fn cuCtxSynchronize_v2(ctx: Context);
+            completion completion fn cuEventQuery(h_event: Event);
+            completion completion fn cuEventSynchronize(h_event: Event);
+            completion completion fn cuStreamQuery(h_stream: Stream);
+            completion completion fn cuStreamQuery_ptsz(h_stream: Stream);
+            completion completion fn cuStreamSynchronize(h_stream: Stream);
+            completion completion fn cuStreamSynchronize_ptsz(h_stream: Stream);
             // information
             information gate fn cuArray3DGetDescriptor(p_array_descriptor: *mut c_void, h_array: Array);
             information gate fn cuArray3DGetDescriptor_v2(p_array_descriptor: *mut c_void, h_array: Array);
@@ -417,19 +431,10 @@ macro_rules! for_each_call {
             information gate fn cuArrayGetMemoryRequirements(memory_requirements: *mut c_void, array: Array, device: Device);
             information gate fn cuArrayGetPlane(p_plane_array: *mut Array, h_array: Array, plane_idx: c_uint);
             information gate fn cuArrayGetSparseProperties(sparse_properties: *mut c_void, array: Array);
-            information gate fn cuCtxGetCurrent(pctx: *mut Context);
-            information gate fn cuCtxGetDevice(device: *mut Device);
-            information gate fn cuCtxGetDevice_v2(device: *mut Device, ctx: Context);
-            information gate fn cuCtxGetId(ctx: Context, ctx_id: *mut u64);
-            information gate fn cuCtxPopCurrent(pctx: *mut Context);
-            information gate fn cuCtxPopCurrent_v2(pctx: *mut Context);
-            information gate fn cuCtxPushCurrent(ctx: Context);
-            information gate fn cuCtxPushCurrent_v2(ctx: Context);
-            information gate fn cuCtxSetCurrent(ctx: Context);
             information gate fn cuDeviceGetDefaultMemPool(pool_out: *mut MemPool, dev: Device);
             information gate fn cuDeviceGetGraphMemAttribute(device: Device, attr: c_uint, value: *mut c_void);
+            information gate fn cuDeviceGetName(name: *mut c_char, len: c_int, dev: Device);
             information gate fn cuDeviceGetMemPool(pool: *mut MemPool, dev: Device);
-            information gate fn cuDevicePrimaryCtxGetState(dev: Device, flags: *mut c_uint, active: *mut c_int);
             information gate fn cuEventElapsedTime(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
             information gate fn cuEventElapsedTime_v2(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
             information gate fn cuGraphicsResourceGetMappedMipmappedArray(p_mipmapped_array: *mut MipmappedArray, resource: GraphicsResource);
@@ -479,20 +484,30 @@ macro_rules! for_each_call {
             information gate fn cuStreamGetDevResource_ptsz(h_stream: Stream, resource: *mut c_void, kind: c_uint);
             information gate fn cuStreamGetDevice(h_stream: Stream, device: *mut Device);
             information gate fn cuStreamGetDevice_ptsz(h_stream: Stream, device: *mut Device);
-            information gate fn cuStreamGetFlags(h_stream: Stream, flags: *mut c_uint);
-            information gate fn cuStreamGetFlags_ptsz(h_stream: Stream, flags: *mut c_uint);
             information gate fn cuStreamGetGreenCtx(h_stream: Stream, ph_ctx: *mut GreenContext);
             information gate fn cuStreamGetId(h_stream: Stream, stream_id: *mut u64);
             information gate fn cuStreamGetId_ptsz(h_stream: Stream, stream_id: *mut u64);
             information gate fn cuStreamGetPriority(h_stream: Stream, priority: *mut c_int);
             information gate fn cuStreamGetPriority_ptsz(h_stream: Stream, priority: *mut c_int);
-            information gate fn cuStreamIsCapturing(h_stream: Stream, capture_status: *mut c_uint);
-            information gate fn cuStreamIsCapturing_ptsz(h_stream: Stream, capture_status: *mut c_uint);
             information gate fn cuStreamUpdateCaptureDependencies(h_stream: Stream, dependencies: *mut GraphNode, num_dependencies: usize, flags: c_uint);
             information gate fn cuStreamUpdateCaptureDependencies_ptsz(h_stream: Stream, dependencies: *mut GraphNode, num_dependencies: usize, flags: c_uint);
             information gate fn cuStreamUpdateCaptureDependencies_v2(h_stream: Stream, dependencies: *mut GraphNode, dependency_data: *const c_void, num_dependencies: usize, flags: c_uint);
             information gate fn cuStreamUpdateCaptureDependencies_v2_ptsz(h_stream: Stream, dependencies: *mut GraphNode, dependency_data: *const c_void, num_dependencies: usize, flags: c_uint);
-            information gate fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+            pass gate fn cuCtxGetCurrent(pctx: *mut Context);
+            pass gate fn cuCtxGetDevice(device: *mut Device);
+            pass gate fn cuCtxGetDevice_v2(device: *mut Device, ctx: Context);
+            pass gate fn cuCtxGetId(ctx: Context, ctx_id: *mut u64);
+            pass gate fn cuCtxPopCurrent(pctx: *mut Context);
+            pass gate fn cuCtxPopCurrent_v2(pctx: *mut Context);
+            pass gate fn cuCtxPushCurrent(ctx: Context);
+            pass gate fn cuCtxPushCurrent_v2(ctx: Context);
+            pass gate fn cuCtxSetCurrent(ctx: Context);
+            pass gate fn cuDevicePrimaryCtxGetState(dev: Device, flags: *mut c_uint, active: *mut c_int);
+            pass gate fn cuStreamGetFlags(h_stream: Stream, flags: *mut c_uint);
+            pass gate fn cuStreamGetFlags_ptsz(h_stream: Stream, flags: *mut c_uint);
+            pass gate fn cuStreamIsCapturing(h_stream: Stream, capture_status: *mut c_uint);
+            pass gate fn cuStreamIsCapturing_ptsz(h_stream: Stream, capture_status: *mut c_uint);
+            pass gate fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
             pass entry fn cuGetProcAddress(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: c_int, flags: u64);
             pass entry fn cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: c_int, flags: u64, symbol_status: *mut c_uint);
         }
@@ -500,7 +515,7 @@ macro_rules! for_each_call {
 }
 
 /// Functions that touch neither the objects of a program nor its work on a GPU, so that nobody stands in
-/// front of them: versions, error texts, attributes of devices and functions, parameters of graph nodes.
+/// front of them: versions, error texts, attributes of devices, parameters of graph nodes.
 #[rustfmt::skip]
 pub const PASS: &[&str] = &[
     "cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId",
@@ -513,37 +528,31 @@ pub const PASS: &[&str] = &[
     "cuDevSmResourceSplitByCount", "cuDeviceCanAccessPeer", "cuDeviceComputeCapability", "cuDeviceGet",
     "cuDeviceGetAttribute", "cuDeviceGetByPCIBusId", "cuDeviceGetCount", "cuDeviceGetDevResource",
     "cuDeviceGetExecAffinitySupport", "cuDeviceGetHostAtomicCapabilities", "cuDeviceGetLuid",
-    "cuDeviceGetName", "cuDeviceGetNvSciSyncAttributes", "cuDeviceGetP2PAtomicCapabilities",
-    "cuDeviceGetP2PAttribute", "cuDeviceGetPCIBusId", "cuDeviceGetProperties",
-    "cuDeviceGetTexture1DLinearMaxWidth", "cuDeviceGetUuid", "cuDeviceGetUuid_v2",
-    "cuDeviceRegisterAsyncNotification", "cuDeviceTotalMem", "cuDeviceTotalMem_v2",
-    "cuDeviceUnregisterAsyncNotification", "cuDriverGetVersion", "cuFuncGetAttribute", "cuFuncGetModule",
-    "cuFuncGetName", "cuFuncGetParamInfo", "cuFuncIsLoaded", "cuFuncSetAttribute", "cuFuncSetBlockShape",
-    "cuFuncSetCacheConfig", "cuFuncSetSharedMemConfig", "cuFuncSetSharedSize", "cuGetErrorName",
-    "cuGetErrorString", "cuGetExportTable", "cuGraphBatchMemOpNodeGetParams",
-    "cuGraphChildGraphNodeGetGraph", "cuGraphDebugDotPrint", "cuGraphEventRecordNodeGetEvent",
-    "cuGraphEventWaitNodeGetEvent", "cuGraphExecGetFlags", "cuGraphExecGetId",
-    "cuGraphExternalSemaphoresSignalNodeGetParams", "cuGraphExternalSemaphoresWaitNodeGetParams",
-    "cuGraphGetEdges", "cuGraphGetEdges_v2", "cuGraphGetId", "cuGraphGetNodes", "cuGraphGetRootNodes",
-    "cuGraphHostNodeGetParams", "cuGraphKernelNodeGetAttribute", "cuGraphKernelNodeGetParams",
-    "cuGraphKernelNodeGetParams_v2", "cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams",
-    "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams", "cuGraphNodeFindInClone",
-    "cuGraphNodeGetContainingGraph", "cuGraphNodeGetDependencies", "cuGraphNodeGetDependencies_v2",
-    "cuGraphNodeGetDependentNodes", "cuGraphNodeGetDependentNodes_v2", "cuGraphNodeGetEnabled",
-    "cuGraphNodeGetLocalId", "cuGraphNodeGetToolsId", "cuGraphNodeGetType",
-    "cuGraphicsResourceSetMapFlags", "cuGraphicsResourceSetMapFlags_v2", "cuGreenCtxGetDevResource",
-    "cuGreenCtxGetId", "cuKernelGetAttribute", "cuKernelGetLibrary", "cuKernelGetName",
-    "cuKernelGetParamInfo", "cuKernelSetAttribute", "cuKernelSetCacheConfig",
-    "cuLibraryEnumerateKernels", "cuLibraryGetKernelCount", "cuLogsCurrent", "cuLogsDumpToFile",
-    "cuLogsDumpToMemory", "cuLogsRegisterCallback", "cuLogsUnregisterCallback",
-    "cuMemGetAllocationGranularity", "cuModuleEnumerateFunctions", "cuModuleGetFunctionCount",
-    "cuModuleGetLoadingMode", "cuModuleGetSurfRef", "cuModuleGetTexRef", "cuMulticastGetGranularity",
-    "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveBlocksPerMultiprocessor",
-    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxActiveClusters",
-    "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags",
-    "cuOccupancyMaxPotentialClusterSize", "cuParamSetSize", "cuParamSetTexRef", "cuParamSetf",
-    "cuParamSeti", "cuParamSetv", "cuSurfObjectGetResourceDesc", "cuSurfRefGetArray",
-    "cuSurfRefSetArray", "cuTensorMapEncodeIm2col", "cuTensorMapEncodeIm2colWide",
+    "cuDeviceGetNvSciSyncAttributes", "cuDeviceGetP2PAtomicCapabilities", "cuDeviceGetP2PAttribute",
+    "cuDeviceGetPCIBusId", "cuDeviceGetProperties", "cuDeviceGetTexture1DLinearMaxWidth",
+    "cuDeviceGetUuid", "cuDeviceGetUuid_v2", "cuDeviceRegisterAsyncNotification", "cuDeviceTotalMem",
+    "cuDeviceTotalMem_v2", "cuDeviceUnregisterAsyncNotification", "cuDriverGetVersion", "cuFuncGetName",
+    "cuFuncGetParamInfo", "cuFuncIsLoaded", "cuFuncSetBlockShape", "cuFuncSetSharedMemConfig",
+    "cuFuncSetSharedSize", "cuGetErrorName", "cuGetErrorString", "cuGetExportTable",
+    "cuGraphBatchMemOpNodeGetParams", "cuGraphChildGraphNodeGetGraph", "cuGraphDebugDotPrint",
+    "cuGraphEventRecordNodeGetEvent", "cuGraphEventWaitNodeGetEvent", "cuGraphExecGetFlags",
+    "cuGraphExecGetId", "cuGraphExternalSemaphoresSignalNodeGetParams",
+    "cuGraphExternalSemaphoresWaitNodeGetParams", "cuGraphGetEdges", "cuGraphGetEdges_v2",
+    "cuGraphGetId", "cuGraphGetNodes", "cuGraphGetRootNodes", "cuGraphHostNodeGetParams",
+    "cuGraphKernelNodeGetAttribute", "cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2",
+    "cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams", "cuGraphMemcpyNodeGetParams",
+    "cuGraphMemsetNodeGetParams", "cuGraphNodeFindInClone", "cuGraphNodeGetContainingGraph",
+    "cuGraphNodeGetDependencies", "cuGraphNodeGetDependencies_v2", "cuGraphNodeGetDependentNodes",
+    "cuGraphNodeGetDependentNodes_v2", "cuGraphNodeGetEnabled", "cuGraphNodeGetLocalId",
+    "cuGraphNodeGetToolsId", "cuGraphNodeGetType", "cuGraphicsResourceSetMapFlags",
+    "cuGraphicsResourceSetMapFlags_v2", "cuGreenCtxGetDevResource", "cuGreenCtxGetId",
+    "cuKernelGetLibrary", "cuKernelGetName", "cuKernelGetParamInfo", "cuLibraryEnumerateKernels",
+    "cuLibraryGetKernelCount", "cuLogsCurrent", "cuLogsDumpToFile", "cuLogsDumpToMemory",
+    "cuLogsRegisterCallback", "cuLogsUnregisterCallback", "cuMemGetAllocationGranularity",
+    "cuModuleEnumerateFunctions", "cuModuleGetFunctionCount", "cuModuleGetLoadingMode",
+    "cuModuleGetSurfRef", "cuModuleGetTexRef", "cuMulticastGetGranularity", "cuParamSetSize",
+    "cuParamSetTexRef", "cuParamSetf", "cuParamSeti", "cuParamSetv", "cuSurfObjectGetResourceDesc",
+    "cuSurfRefGetArray", "cuSurfRefSetArray", "cuTensorMapEncodeIm2col", "cuTensorMapEncodeIm2colWide",
     "cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress", "cuTexObjectGetResourceDesc",
     "cuTexObjectGetResourceViewDesc", "cuTexObjectGetTextureDesc", "cuTexRefCreate", "cuTexRefDestroy",
     "cuTexRefGetAddress", "cuTexRefGetAddressMode", "cuTexRefGetAddress_v2", "cuTexRefGetArray",

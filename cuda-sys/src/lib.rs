@@ -24,6 +24,6 @@ pub enum Class {
     Completion,
     /// Asks about objects. Never held; answered or held while suspended.
     Information,
-    /// Touches neither objects nor work: nobody stands in front of it.
+    /// Touches neither objects nor work. Never held: the driver answers it at any time, or blocks by itself.
     Pass,
 }

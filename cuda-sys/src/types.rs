@@ -208,6 +208,8 @@ pub const IPC_HANDLE_SIZE: usize = 64;
 
 /// `CUhostFn`
 pub type HostFn = Option<unsafe extern "C" fn(*mut c_void)>;
+/// `CUoccupancyB2DSize`
+pub type BlockSizeToDynamicMemory = Option<unsafe extern "C" fn(c_int) -> usize>;
 /// `CUstreamCallback`
 pub type StreamCallback = Option<unsafe extern "C" fn(Stream, c_uint, *mut c_void)>;
 

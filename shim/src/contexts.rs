@@ -18,11 +18,10 @@ use cuda_sys::{Context, CuError, Device, GreenContext};
 use protocol::ContextState;
 
 use self::watch::Watch;
-use crate::blocks;
-use crate::captures;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
 use crate::hooks::refuse;
+use crate::{answers, blocks, captures};
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,27 +87,44 @@ pub(crate) fn obtained(context: Context, device: Device, kind: Kind) {
 }
 
 /// What goes with the driver call that is about to be made. Where that call fails, all is put back.
-#[derive(Debug)]
-#[must_use = "dropped, the contexts are put back"]
-pub(crate) struct Leaving(Vec<Entry>);
+#[derive(Debug, Default)]
+#[must_use = "dropped, all is put back"]
+pub(crate) struct Leaving {
+    /// Contexts that may go.
+    entries: Vec<Entry>,
+    /// A context that only loses a use.
+    used: Option<Context>,
+}
 
 impl Leaving {
-    /// The call succeeded.
+    /// The call succeeded, and the contexts are gone.
     pub(crate) fn gone(mut self) {
-        for entry in self.0.drain(..) {
+        self.used = None;
+        for entry in self.entries.drain(..) {
             captures::context_gone(entry.known.context);
             refuse::context_gone(entry.known.context);
+            answers::context_gone(entry.known.context);
             blocks::context_destroyed(entry.known.context);
         }
+    }
+
+    /// The call succeeded, but the contexts have other users, whom no hook has seen.
+    pub(crate) fn live_on(mut self) {
+        self.used = None;
+        self.entries.iter_mut().for_each(|entry| entry.uses = entry.uses.saturating_sub(1));
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         let mut entries = lock(&REGISTRY.get().entries);
-        for mut entry in self.0.drain(..) {
+        for mut entry in self.entries.drain(..) {
             entry.watch = Arc::new(Watch::new(entry.known));
             entries.push(entry);
+        }
+        let used = self.used.take();
+        if let Some(entry) = entries.iter_mut().find(|entry| Some(entry.known.context) == used) {
+            entry.uses += 1;
         }
     }
 }
@@ -135,16 +151,16 @@ pub(crate) fn give_back(matches: impl Fn(Known, Kind) -> bool) -> Leaving {
     let used = entries.iter_mut().find(|entry| matches(entry.known, entry.kind) && entry.uses > 1);
     if let Some(entry) = used {
         entry.uses -= 1;
-        return Leaving(Vec::new());
+        return Leaving { entries: Vec::new(), used: Some(entry.known.context) };
     }
     drop(entries);
     take_out(|entry| matches(entry.known, entry.kind))
 }
 
 fn take_out(leaves: impl Fn(&Entry) -> bool) -> Leaving {
-    let taken: Vec<Entry> = lock(&REGISTRY.get().entries).extract_if(.., |entry| leaves(entry)).collect();
-    taken.iter().for_each(|entry| entry.watch.retire());
-    Leaving(taken)
+    let entries: Vec<Entry> = lock(&REGISTRY.get().entries).extract_if(.., |entry| leaves(entry)).collect();
+    entries.iter().for_each(|entry| entry.watch.retire());
+    Leaving { entries, used: None }
 }
 
 fn watches() -> Vec<Arc<Watch>> {
@@ -213,7 +229,8 @@ fn find_primaries() {
     }
 }
 
-fn is_active(device: Device) -> bool {
+/// Whether anybody uses the primary context of a device.
+pub(crate) fn is_active(device: Device) -> bool {
     let (mut flags, mut active): (c_uint, c_int) = (0, 0);
     // SAFETY: both are writable.
     unsafe { real::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active) }.is_ok()

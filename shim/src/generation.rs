@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::{blocks, captures, config, contexts, control, hooks, world};
+use crate::{answers, blocks, captures, config, contexts, control, hooks, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -104,6 +104,7 @@ fn forget_parent() {
     control::forked();
     contexts::forked();
     captures::forked();
+    answers::forked();
     hooks::refuse::forked();
 }
 

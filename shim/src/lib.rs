@@ -30,6 +30,7 @@
 #[macro_use]
 mod log;
 
+mod answers;
 mod blocks;
 mod boundary;
 mod captures;

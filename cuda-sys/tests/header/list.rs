@@ -51,7 +51,7 @@ macro_rules! arguments {
 arguments! {
     pointer: Context Stream Event Module Function Library Kernel Graph GraphNode GraphExec Array MipmappedArray
         MemPool LinkState ExternalMemory ExternalSemaphore GraphicsResource GreenContext DevResourceDesc UserObject
-        HostFn StreamCallback;
+        HostFn StreamCallback BlockSizeToDynamicMemory;
     integer: c_int c_uint u8 u16 u64 usize Device DevicePtr DevicePtrV1 MemHandle HandleType;
     structure: MemLocation IpcMemHandle IpcEventHandle;
 }

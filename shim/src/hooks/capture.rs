@@ -8,8 +8,8 @@ use cuda_sys::{CuResult, Graph, GraphNode, Stream};
 use shim_core::calls::CallId;
 use shim_core::gate;
 
-use crate::captures;
 use crate::driver::real;
+use crate::{answers, captures};
 
 /// # Safety
 /// As the driver's function of this name.
@@ -134,10 +134,12 @@ pub(crate) unsafe fn cuStreamEndCapture_ptsz(h_stream: Stream, ph_graph: *mut Gr
 pub(crate) unsafe fn cuStreamDestroy(h_stream: Stream) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamDestroy);
     let gone = captures::stream_gone(CallId::cuStreamDestroy, h_stream);
+    let context = answers::stream_gone(h_stream);
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { real::cuStreamDestroy(h_stream) };
-    if let (Some(gone), Err(_)) = (gone, result) {
-        gone.put_back();
+    if result.is_err() {
+        gone.into_iter().for_each(captures::Gone::put_back);
+        answers::stream_stays(h_stream, context);
     }
     result
 }
@@ -147,10 +149,12 @@ pub(crate) unsafe fn cuStreamDestroy(h_stream: Stream) -> CuResult {
 pub(crate) unsafe fn cuStreamDestroy_v2(h_stream: Stream) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamDestroy_v2);
     let gone = captures::stream_gone(CallId::cuStreamDestroy_v2, h_stream);
+    let context = answers::stream_gone(h_stream);
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { real::cuStreamDestroy_v2(h_stream) };
-    if let (Some(gone), Err(_)) = (gone, result) {
-        gone.put_back();
+    if result.is_err() {
+        gone.into_iter().for_each(captures::Gone::put_back);
+        answers::stream_stays(h_stream, context);
     }
     result
 }

@@ -9,7 +9,7 @@ use cuda_sys::{Context, CuResult, DevResourceDesc, Device, GreenContext};
 use shim_core::calls::CallId;
 use shim_core::gate;
 
-use crate::contexts::{self, Kind, Known};
+use crate::contexts::{self, Kind, Known, Leaving};
 use crate::driver::real;
 
 /// # Safety
@@ -130,9 +130,7 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRelease(dev: Device) -> CuResult {
     let leaving = contexts::give_back(|known, kind| is_primary(known, kind, dev));
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuDevicePrimaryCtxRelease(dev) }?;
-    if !is_active(dev) {
-        leaving.gone();
-    }
+    given_back(dev, leaving);
     Ok(())
 }
 
@@ -143,18 +141,17 @@ pub(crate) unsafe fn cuDevicePrimaryCtxRelease_v2(dev: Device) -> CuResult {
     let leaving = contexts::give_back(|known, kind| is_primary(known, kind, dev));
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuDevicePrimaryCtxRelease_v2(dev) }?;
-    if !is_active(dev) {
-        leaving.gone();
-    }
+    given_back(dev, leaving);
     Ok(())
 }
 
-/// Whether the primary context lives on: a runtime may hold it by a road that nobody stands in.
-fn is_active(device: Device) -> bool {
-    let (mut flags, mut active) = (0, 0);
-    // SAFETY: both are writable.
-    unsafe { real::cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active) }.is_ok()
-        && active != 0
+/// A use of a primary context was given back. A runtime may hold it by a road that nobody stands in.
+fn given_back(device: Device, leaving: Leaving) {
+    if contexts::is_active(device) {
+        leaving.live_on();
+    } else {
+        leaving.gone();
+    }
 }
 
 /// # Safety

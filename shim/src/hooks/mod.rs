@@ -5,6 +5,7 @@
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own names and signatures")]
 
 pub(crate) mod capture;
+pub(crate) mod completion;
 pub(crate) mod context;
 pub(crate) mod entry;
 pub(crate) mod gate;

@@ -14,7 +14,7 @@ use cuda_sys::{Context, CuResult};
 use protocol::{Blocker, BlockerKind};
 use shim_core::blockers::{Blockers, Taken};
 
-use crate::driver::real;
+use crate::answers;
 use crate::fresh::Fresh;
 
 pub(crate) use interop::{
@@ -82,10 +82,7 @@ fn gone(taken: Taken) {
 
 /// The context that what is made now goes with.
 fn owner() -> u64 {
-    let mut context = Context::NULL;
-    // SAFETY: `context` is writable.
-    let found = unsafe { real::cuCtxGetCurrent(&raw mut context) };
-    if found.is_ok() { address(context.0) } else { 0 }
+    address(answers::current().0)
 }
 
 fn address<T>(pointer: *const T) -> u64 {

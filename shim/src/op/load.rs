@@ -1,6 +1,6 @@
 //! `load`: makes this process's own memory again, with its bytes, at its addresses.
 
-use cuda_sys::MemHandle;
+use cuda_sys::{AccessFlags, MemHandle};
 use protocol::{Failure, LoadRequest, Moved, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
@@ -10,7 +10,7 @@ use super::trouble::{Trouble, Why};
 use super::views::map;
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
-use crate::transfer::{self, Loader, TransferError};
+use crate::transfer::{self, Loader, Subject, TransferError};
 use crate::world::world;
 
 /// Makes again what is dropped, fills it, and maps what is not mapped. Repeated, it goes on with what is left.
@@ -45,13 +45,16 @@ fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result
     for object in objects {
         let trouble = |why| Trouble::with(&object.what, why);
         let real = backing(object).map_err(trouble)?;
+        // Before it is filled: a mapping of the program is the shortest way to the memory.
+        let mut views = views.remove(&object.key).unwrap_or_default();
+        done.mappings += map(real, &mut views)?;
         if object.bytes == Bytes::Saved
             && let Some(loader) = &mut loader
         {
-            let saved = fill(object, real, loader).map_err(trouble)?;
+            let subject = Subject::new(&object.what, real, &views, AccessFlags::READ_WRITE);
+            let saved = fill(object, &subject, loader).map_err(trouble)?;
             count(&mut done.bytes, &saved);
         }
-        done.mappings += map(real, &views.remove(&object.key).unwrap_or_default())?;
     }
     Ok(done)
 }
@@ -72,9 +75,9 @@ fn backing(object: &Object) -> Result<MemHandle, Why> {
 }
 
 /// Writes the saved bytes back.
-fn fill(object: &Object, real: MemHandle, loader: &mut Loader<'_>) -> Result<Saved, Why> {
+fn fill(object: &Object, subject: &Subject, loader: &mut Loader<'_>) -> Result<Saved, Why> {
     let saved = world().saved(object.key).unwrap_or_default();
-    loader.fill(real, &object.what.prop, &saved)?;
+    loader.fill(subject, &saved)?;
     world().filled(object.key);
     arena::give_back(&saved);
     Ok(saved)

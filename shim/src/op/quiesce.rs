@@ -11,7 +11,7 @@ use protocol::{Cause, Drain, Failure, GateLevel, Phase, QuiesceReply, QuiesceReq
 use shim_core::gate::{self, CloseError};
 
 use super::Phases;
-use crate::{captures, contexts};
+use crate::{answers, captures, contexts};
 
 /// What a look costs where all is idle: a thread for each context, and a driver call on it.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -82,9 +82,12 @@ pub(crate) fn look() -> Drain {
     }
 }
 
-/// Holds also the calls that only ask, since the driver must not be asked while what they ask about is gone. Returns
-/// when none is under way; where some thread stays inside for longer than `wait`, holds them no longer and fails.
+/// Holds also the calls that only ask, since the driver must not be asked while what they ask about is gone; from then
+/// on they are answered without it where that can be. Returns when none is under way; where some thread stays inside for longer than `wait`, holds them no longer and fails.
 pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> {
+    if gate::answers_are_held() && answers::are_there() {
+        return Ok(());
+    }
     gate::suspend_answers().map_err(|error| refused(error, phase))?;
     let deadline = Instant::now() + wait;
     let mut rest = FIRST_REST;
@@ -92,10 +95,12 @@ pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> 
         let inside = gate::inside();
         let calls = inside.launches + inside.objects + inside.answers;
         if calls == 0 {
+            answers::prepare();
+            gate::answer();
             return Ok(());
         }
         if Instant::now() >= deadline {
-            gate::resume_answers();
+            resume_answers();
             return Err(Failure {
                 cause: Cause::Busy,
                 message: format!(
@@ -109,6 +114,12 @@ pub(crate) fn hold_answers(wait: Duration, phase: Phase) -> Result<(), Failure> 
         thread::sleep(rest);
         rest = (rest * 2).min(LONGEST_REST);
     }
+}
+
+/// Lets calls that only ask through to the driver again.
+pub(super) fn resume_answers() {
+    gate::resume_answers();
+    answers::forget();
 }
 
 fn refused(error: CloseError, phase: Phase) -> Failure {

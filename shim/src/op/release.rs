@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use cuda_sys::AccessFlags;
 use protocol::{AllocationId, Failure, Moved, Phase, ReleaseRequest, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Origin};
 
@@ -13,7 +14,7 @@ use super::quiesce::hold_answers;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
 use crate::transfer::arena::{self, Parts};
-use crate::transfer::{self, TransferError};
+use crate::transfer::{self, Subject, TransferError};
 use crate::world::{self, world};
 
 /// How long a call that only asks is waited for. All work has drained, so it has nothing to wait for here.
@@ -66,11 +67,13 @@ fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble>
         };
     let parts = Parts::new(todo.iter().map(|object| object.what.size), request.limits.arena_bytes)
         .map_err(|error| trouble((None, error)))?;
+    let views = world().views();
     let saved = transfer::with_saver(largest, &parts, phases, |saver| {
         todo.iter().enumerate().try_for_each(|(number, object)| {
             let Backing::Live(real) = object.backing else { return Ok(()) };
-            let what = &object.what;
-            saver.copy(number, real, &what.prop, what.size).map_err(|error| (number, error))
+            let views = views.get(&object.key).map_or(&[][..], Vec::as_slice);
+            let subject = Subject::new(&object.what, real, views, AccessFlags::READ);
+            saver.copy(number, &subject).map_err(|error| (number, error))
         })
     });
     let saved = saved.map_err(trouble)?;

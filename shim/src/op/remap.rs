@@ -34,7 +34,7 @@ fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
                 real
             }
         };
-        done.mappings += map(real, &views.remove(&object.key).unwrap_or_default())?;
+        done.mappings += map(real, &mut views.remove(&object.key).unwrap_or_default())?;
     }
     Ok(done)
 }

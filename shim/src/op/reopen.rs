@@ -4,6 +4,7 @@ use protocol::{Failure, ReopenReply, ReopenRequest};
 use shim_core::gate;
 
 use super::{Phases, release};
+use crate::answers;
 
 /// Opens the gates.
 pub(crate) fn run(_: &ReopenRequest, _: &Phases) -> Result<ReopenReply, Failure> {
@@ -11,5 +12,6 @@ pub(crate) fn run(_: &ReopenRequest, _: &Phases) -> Result<ReopenReply, Failure>
     let standing = gate::waiting(|_| waiting += 1);
     release::forget_copies();
     gate::open();
+    answers::forget();
     Ok(ReopenReply { waiting: waiting + standing })
 }

@@ -8,7 +8,7 @@ use shim_core::world::{Key, Standing, View};
 use super::trouble::{Trouble, Why};
 use crate::driver::real;
 use crate::kept::Kept;
-use crate::transfer::TransferError;
+use crate::transfer::{TransferError, certain};
 use crate::world::world;
 
 /// How long a call of the program that still uses a handle is waited for. The gates are closed and all work has
@@ -19,9 +19,7 @@ const IN_FLIGHT: Duration = Duration::from_secs(10);
 pub(super) fn unmap(views: &[View]) -> Result<u64, Trouble> {
     let mut count = 0;
     for view in views.iter().filter(|view| view.standing != Standing::Dropped) {
-        // SAFETY: a whole mapping of the program, whose work has drained.
-        unsafe { real::cuMemUnmap(DevicePtr(view.address), narrow(view.len)) }
-            .map_err(|error| trouble("cuMemUnmap", view)(error))?;
+        certain::unmap(DevicePtr(view.address), narrow(view.len)).map_err(|error| trouble(view, error))?;
         world().stand(view.address, Standing::Dropped);
         count += 1;
     }
@@ -37,32 +35,46 @@ pub(super) fn drop_backing(key: Key) -> Result<(), Why> {
         world().admit(key);
         return Ok(());
     };
-    // SAFETY: the one real handle of the allocation, which nobody uses.
-    if let Err(error) = unsafe { real::cuMemRelease(real) } {
+    if let Err(error) = certain::release(real) {
         world().admit(key);
-        return Err(TransferError::Driver { call: "cuMemRelease", error }.into());
+        return Err(error.into());
     }
     world().dropped(key);
     Ok(())
 }
 
 /// Maps what is not mapped, and grants the access that is missing. Counts what it did.
-pub(super) fn map(real: MemHandle, views: &[View]) -> Result<u64, Trouble> {
+pub(super) fn map(real: MemHandle, views: &mut [View]) -> Result<u64, Trouble> {
     let mut count = 0;
-    for view in views.iter().filter(|view| view.standing != Standing::Live) {
+    for view in views.iter_mut().filter(|view| view.standing != Standing::Live) {
         if view.standing == Standing::Dropped {
-            // SAFETY: the range is the program's reservation, and nothing is mapped there since we unmapped it.
-            unsafe {
-                real::cuMemMap(DevicePtr(view.address), narrow(view.len), narrow(view.offset), real, 0)
-            }
-            .map_err(|error| trouble("cuMemMap", view)(error))?;
-            world().stand(view.address, Standing::Bare);
+            make(real, view).map_err(|error| trouble(view, error))?;
+            mark(view, Standing::Bare);
         }
-        grant(view).map_err(|error| trouble("cuMemSetAccess", view)(error))?;
-        world().stand(view.address, Standing::Live);
+        grant(view)
+            .map_err(|error| trouble(view, TransferError::Driver { call: "cuMemSetAccess", error }))?;
+        mark(view, Standing::Live);
         count += 1;
     }
     Ok(count)
+}
+
+/// Makes a mapping. After an error there is none, so that it can be tried again.
+fn make(real: MemHandle, view: &View) -> Result<(), TransferError> {
+    let (address, len) = (DevicePtr(view.address), narrow(view.len));
+    // SAFETY: the range is the program's reservation, and nothing is mapped there since we unmapped it.
+    if let Err(error) = unsafe { real::cuMemMap(address, len, narrow(view.offset), real, 0) } {
+        if let Err(error) = certain::unmap(address, len) {
+            log!("after a failed cuMemMap: {error}");
+        }
+        return Err(TransferError::Driver { call: "cuMemMap", error });
+    }
+    Ok(())
+}
+
+fn mark(view: &mut View, standing: Standing) {
+    world().stand(view.address, standing);
+    view.standing = standing;
 }
 
 /// Grants what the program had granted. Grants of one range are one call.
@@ -80,9 +92,8 @@ fn grant(view: &View) -> CuResult {
     Ok(())
 }
 
-fn trouble(call: &'static str, view: &View) -> impl FnOnce(cuda_sys::CuError) -> Trouble {
-    let object = format!("the mapping of {} bytes at {:#x}", view.len, view.address);
-    move |error| Trouble::of(object, TransferError::Driver { call, error }.into())
+fn trouble(view: &View, error: TransferError) -> Trouble {
+    Trouble::of(format!("the mapping of {} bytes at {:#x}", view.len, view.address), error.into())
 }
 
 /// A size as the driver takes it. The program gave it as one.

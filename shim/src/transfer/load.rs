@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use cuda_sys::{AllocationProp, Device, DevicePtr, MemHandle};
+use cuda_sys::{Device, DevicePtr};
 use shim_core::world::{Place, Saved};
 
 use super::crew::with_crew;
 use super::queue::Queue;
+use super::reach::{Reach, Subject};
 use super::ring::{FLYING, Ring, SLOTS, Slot, slices};
-use super::window::Window;
 use super::{GRAIN, Memory, Shown, Source, TransferError, Trouble};
 use crate::driver::real;
 use crate::op::Phases;
@@ -42,7 +42,7 @@ struct Desk<'a> {
 /// The lead's side of loading.
 pub(crate) struct Loader<'a> {
     desk: &'a Desk<'a>,
-    window: Window,
+    reach: Reach,
     ring: Option<Ring>,
 }
 
@@ -54,25 +54,19 @@ pub(crate) fn with_loader<R>(
     lead: impl FnOnce(&mut Loader<'_>) -> R,
 ) -> Result<R, TransferError> {
     let desk = Desk::new(source, phases);
-    let window = Window::open(largest)?;
-    let mut loader = Loader { desk: &desk, window, ring: None };
+    let mut loader = Loader { desk: &desk, reach: Reach::new(largest), ring: None };
     with_crew(&|| desk.work(), &|| desk.tasks.close(), || lead(&mut loader))
 }
 
 impl Loader<'_> {
     /// Writes saved bytes to an object's memory. They are there when it returns.
-    pub(crate) fn fill(
-        &mut self,
-        real: MemHandle,
-        prop: &AllocationProp,
-        saved: &Saved,
-    ) -> Result<(), TransferError> {
-        let filled = match self.window.show(real, prop, saved.len())? {
+    pub(crate) fn fill(&mut self, subject: &Subject, saved: &Saved) -> Result<(), TransferError> {
+        let filled = match self.reach.open(subject)? {
             Shown::Processor(memory) => self.desk.write(memory, saved),
             Shown::Device(device, address) => self.copy_to(device, address, saved),
         };
-        let hidden = self.window.hide();
-        filled.and(hidden)
+        let closed = self.reach.close();
+        filled.and(closed)
     }
 
     /// Copies to a device.
@@ -123,7 +117,7 @@ fn pump(desk: &Desk<'_>, address: u64, saved: &Saved, ring: &mut Ring) -> Result
 /// Starts the copy of what a slot was filled with.
 fn start(address: u64, parcel: &mut Parcel) -> Result<(), TransferError> {
     let (stream, from) = (parcel.slot.stream(), parcel.slot.bytes(parcel.len).as_ptr());
-    // SAFETY: as many bytes of the slot, which is ours until the copy is done, and of the window.
+    // SAFETY: as many bytes of the slot, which is ours until the copy is done, and of the object.
     unsafe { real::cuMemcpyHtoDAsync_v2(DevicePtr(address + parcel.at), from.cast(), parcel.len, stream) }
         .map_err(TransferError::driver("cuMemcpyHtoDAsync_v2"))
 }
@@ -135,7 +129,7 @@ fn zero(address: u64, saved: &Saved, ring: &Ring, phases: &Phases) -> Result<(),
     for piece in saved.pieces() {
         if piece.place == Place::Zero {
             let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
-            // SAFETY: a part of the window.
+            // SAFETY: a part of the object.
             unsafe { real::cuMemsetD8Async(DevicePtr(at), 0, len, slot.stream()) }
                 .map_err(TransferError::driver("cuMemsetD8Async"))?;
             phases.advance(piece.len);
@@ -201,7 +195,7 @@ impl<'a> Desk<'a> {
                 Task::Memory(mut memory, place) => {
                     let len = memory.len;
                     self.trouble.unless(0, || {
-                        // SAFETY: the lead keeps the window open until this part was counted as written.
+                        // SAFETY: the lead keeps the memory mapped until this part was counted as written.
                         self.source.fetch(place, unsafe { memory.bytes() })
                     });
                     self.phases.advance(u64::try_from(len).unwrap_or_default());

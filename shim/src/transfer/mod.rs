@@ -1,25 +1,27 @@
 //! Moving the bytes of an allocation between the memory it has and the place where they wait.
 //!
 //! ```text
-//!   memory --> private window --> ring of pinned slots --> crew --> sink     (saving)
-//!   memory <-- private window <-- ring of pinned slots <-- crew <-- source   (loading)
+//!   memory --> mapping --> ring of pinned slots --> crew --> sink     (saving)
+//!   memory <-- mapping <-- ring of pinned slots <-- crew <-- source   (loading)
 //! ```
 //!
 //! The thread that carries out a verb makes all driver calls; a crew of plain threads looks at the bytes and moves
-//! them between the ring and their place. Host-located memory needs no ring: the window shows it to the processor.
+//! them between the ring and their place. Host-located memory needs no ring: the processor sees it.
 //! Where bytes go and come from is behind [`Sink`] and [`Source`].
 
 pub(crate) mod arena;
+pub(crate) mod certain;
 mod context;
 mod crew;
 mod load;
 mod queue;
+mod reach;
 mod ring;
 mod save;
 mod window;
 mod zero;
 
-use core::{fmt, slice};
+use core::{fmt, ptr, slice};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
@@ -28,6 +30,7 @@ use shim_core::world::Place;
 
 use context::Current;
 pub(crate) use load::{Loader, with_loader};
+pub(crate) use reach::Subject;
 pub(crate) use save::with_saver;
 
 /// Bytes are looked at and put away in grains of this size, a huge page: a grain that is zero takes no room.
@@ -118,10 +121,18 @@ struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
+    /// Memory that is mapped, and accessible to the processor.
+    fn at(address: u64, size: u64) -> Result<Self, TransferError> {
+        let too_large = |_| TransferError::System { call: "the window", errno: libc::EFAULT };
+        let start = usize::try_from(address).map_err(too_large)?;
+        let len = usize::try_from(size).map_err(too_large)?;
+        Ok(Self { start: ptr::with_exposed_provenance_mut(start), len })
+    }
+
     /// The bytes.
     ///
     /// # Safety
-    /// The window still shows them.
+    /// They are still mapped.
     unsafe fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: mapped as the caller says, and nobody else's as long as `self` is.
         unsafe { slice::from_raw_parts_mut(self.start, self.len) }

@@ -1,18 +1,18 @@
 //! From memory to a sink.
 //!
-//! The lead shows one object after the other in the window and starts its copies; the crew puts the bytes of one
+//! The lead reaches one object after the other and starts its copies; the crew puts the bytes of one
 //! object away while the next one is already being copied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use cuda_sys::{AllocationProp, Device, DevicePtr, MemHandle};
+use cuda_sys::{Device, DevicePtr};
 use shim_core::world::{Piece, Place, Saved};
 
 use super::crew::with_crew;
 use super::queue::Queue;
+use super::reach::{Reach, Subject};
 use super::ring::{FLYING, Ring, SLOTS, Slot, slices};
-use super::window::Window;
 use super::{GRAIN, Memory, Shown, Sink, TransferError, Trouble};
 use crate::driver::real;
 use crate::op::Phases;
@@ -47,7 +47,7 @@ struct Desk<'a> {
 /// The lead's side of saving. Copies may still be on their way to the sink when [`Saver::copy`] returns.
 pub(crate) struct Saver<'a> {
     desk: &'a Desk<'a>,
-    window: Window,
+    reach: Reach,
     ring: Option<Ring>,
 }
 
@@ -61,8 +61,7 @@ pub(crate) fn with_saver(
 ) -> Result<BTreeMap<usize, Saved>, (Option<usize>, TransferError)> {
     let of_none = |error| (None, error);
     let desk = Desk::new(sink, phases);
-    let window = Window::open(largest).map_err(of_none)?;
-    let mut saver = Saver { desk: &desk, window, ring: None };
+    let mut saver = Saver { desk: &desk, reach: Reach::new(largest), ring: None };
     let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
         let led = lead(&mut saver);
         saver.collect();
@@ -86,24 +85,18 @@ fn joined(pieces: Vec<Piece>) -> Saved {
 
 impl Saver<'_> {
     /// Copies the bytes of one object.
-    pub(crate) fn copy(
-        &mut self,
-        object: usize,
-        real: MemHandle,
-        prop: &AllocationProp,
-        size: u64,
-    ) -> Result<(), TransferError> {
+    pub(crate) fn copy(&mut self, object: usize, subject: &Subject) -> Result<(), TransferError> {
+        let size = subject.size();
         self.desk.make_room(object, size);
-        let copied = match self.window.show(real, prop, size)? {
+        let copied = match self.reach.open(subject)? {
             Shown::Processor(memory) => {
                 self.desk.read(object, memory);
                 Ok(())
             }
             Shown::Device(device, address) => self.copy_from(device, object, address, size),
         };
-        // Also after an error: a mapping left behind keeps the memory.
-        let hidden = self.window.hide();
-        copied.and(hidden)
+        let closed = self.reach.close();
+        copied.and(closed)
     }
 
     /// Copies from a device; all copies have landed when it returns.
@@ -133,7 +126,7 @@ impl Saver<'_> {
                 break;
             }
         }
-        // Whatever happened: the window is about to close.
+        // Whatever happened: the memory is about to be unmapped.
         let landed: Vec<_> = flying.into_iter().map(|copy| self.land(copy)).collect();
         landed.into_iter().fold(done, Result::and)
     }
@@ -154,7 +147,7 @@ impl Saver<'_> {
             return Err(TransferError::Panicked);
         };
         let (stream, to) = (slot.stream(), slot.bytes(len).as_mut_ptr());
-        // SAFETY: `len` bytes of the slot, which is ours until the copy has landed, and of the window.
+        // SAFETY: `len` bytes of the slot, which is ours until the copy has landed, and of the object.
         let started = unsafe { real::cuMemcpyDtoHAsync_v2(to.cast(), DevicePtr(address + at), len, stream) };
         flying.push_back(Parcel { object, at, len, bytes: Bytes::Slot(slot) });
         started.map_err(TransferError::driver("cuMemcpyDtoHAsync_v2"))
@@ -212,7 +205,7 @@ impl<'a> Desk<'a> {
         while let Some(Parcel { object, at, len, mut bytes }) = self.full.pop() {
             let grains = match &mut bytes {
                 Bytes::Slot(slot) => slot.bytes(len),
-                // SAFETY: the lead keeps the window open until this part was counted as read.
+                // SAFETY: the lead keeps the memory mapped until this part was counted as read.
                 Bytes::Memory(memory) => unsafe { memory.bytes() },
             };
             if self.trouble.unless(object, || self.keep(object, at, grains)).is_some() {

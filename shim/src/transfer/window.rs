@@ -1,13 +1,12 @@
 //! A private address range through which the shim looks at memory, whatever the program has mapped.
 
-use core::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use cuda_sys::{
     AccessDesc, AccessFlags, AllocationProp, Device, DevicePtr, LocationType, MemHandle, MemLocation,
 };
 
-use super::{Current, Memory, Shown, TransferError};
+use super::{Current, Memory, Shown, TransferError, certain};
 use crate::driver::real;
 
 /// The range. Shows one allocation at a time.
@@ -19,7 +18,7 @@ pub(super) struct Window {
     shown: usize,
 }
 
-/// A window that the driver would not take back, and the process it belongs to. The next one to be opened is it.
+/// A window in which the driver would not unmap, and the process it belongs to. It is in the way of the next one.
 static LEFT: Mutex<Option<(u32, Window)>> = Mutex::new(None);
 
 impl Window {
@@ -27,12 +26,11 @@ impl Window {
     pub(super) fn open(len: u64) -> Result<Self, TransferError> {
         let len = fit(len)?;
         let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((_, mut left)) = left.filter(|(owner, _)| *owner == std::process::id()) {
-            left.hide()?;
-            if left.len >= len {
-                return Ok(left);
-            }
-            left.free()?;
+        match left {
+            // Dropped here, and freed.
+            Some((owner, mut left)) if owner == std::process::id() => left.hide()?,
+            // The parent's, which this process does not have.
+            other => core::mem::forget(other),
         }
         let mut base = DevicePtr(0);
         // SAFETY: `base` is writable.
@@ -46,18 +44,14 @@ impl Window {
         &mut self,
         real: MemHandle,
         prop: &AllocationProp,
-        size: u64,
+        wide: u64,
     ) -> Result<Shown, TransferError> {
-        let size = fit(size)?;
-        // SAFETY: our own range, of at least that size, in which nothing is mapped.
-        unsafe { real::cuMemMap(self.base, size, 0, real, 0) }.map_err(TransferError::driver("cuMemMap"))?;
+        let size = fit(wide)?;
         self.shown = size;
-        match self.grant(prop) {
-            Ok(None) => {
-                let start =
-                    usize::try_from(self.base.0).map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut);
-                Ok(Shown::Processor(Memory { start, len: size }))
-            }
+        // SAFETY: our own range, of at least that size, in which nothing is mapped.
+        let mapped = unsafe { real::cuMemMap(self.base, size, 0, real, 0) };
+        match mapped.map_err(TransferError::driver("cuMemMap")).and_then(|()| self.grant(prop)) {
+            Ok(None) => Ok(Shown::Processor(Memory::at(self.base.0, wide)?)),
             Ok(Some(device)) => Ok(Shown::Device(device, self.base.0)),
             Err(error) => {
                 // What comes back is the cause; a mapping that stays is tried again with the next window.
@@ -94,33 +88,32 @@ impl Window {
         if self.shown == 0 {
             return Ok(());
         }
-        // SAFETY: our own range; no copy of ours is under way in it.
-        unsafe { real::cuMemUnmap(self.base, self.shown) }.map_err(TransferError::driver("cuMemUnmap"))?;
+        certain::unmap(self.base, self.shown)?;
         self.shown = 0;
         Ok(())
     }
 
-    /// Gives the range back.
-    fn free(&mut self) -> Result<(), TransferError> {
-        if self.len > 0 {
-            // SAFETY: our own reservation, in which nothing is mapped.
-            unsafe { real::cuMemAddressFree(self.base, self.len) }
-                .map_err(TransferError::driver("cuMemAddressFree"))?;
-            self.len = 0;
+    /// Gives the range back. Where the driver refuses, addresses are lost and nothing else.
+    fn free(&self) {
+        // SAFETY: our own reservation, in which nothing is mapped.
+        if let Err(error) = unsafe { real::cuMemAddressFree(self.base, self.len) } {
+            log!("cuMemAddressFree of a private window: {error}");
         }
-        Ok(())
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        if let Err(error) = self.hide().and_then(|()| self.free()) {
-            log!("a private window stays: {error}; it is tried again with the next one");
-            let left = Self { base: self.base, len: self.len, shown: self.shown };
-            let owner = std::process::id();
-            let before = LEFT.lock().unwrap_or_else(PoisonError::into_inner).replace((owner, left));
-            // Another one would be dropped here, and come back here: there is at most one at a time.
-            core::mem::forget(before);
+        match self.hide() {
+            Ok(()) => self.free(),
+            Err(error) => {
+                log!("a private window stays: {error}; it is tried again before the next one");
+                let left = Self { base: self.base, len: self.len, shown: self.shown };
+                let owner = std::process::id();
+                let before = LEFT.lock().unwrap_or_else(PoisonError::into_inner).replace((owner, left));
+                // Another one would be dropped here, and come back here: there is at most one at a time.
+                core::mem::forget(before);
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that nobody stands in front of and the programs use: written out here, since the list has only their names.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::*;
@@ -13,7 +13,6 @@ functions! {
     pass plain fn cuDeviceGetCount(count: *mut c_int);
     pass plain fn cuDeviceGet(device: *mut Device, ordinal: c_int);
     pass plain fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: Device);
-    pass plain fn cuDeviceGetName(name: *mut c_char, length: c_int, device: Device);
     pass plain fn cuDeviceCanAccessPeer(can: *mut c_int, device: Device, peer: Device);
     pass plain fn cuMemGetAllocationGranularity(size: *mut usize, prop: *const AllocationProp, flags: GranularityFlags);
     pass plain fn cuCheckpointProcessLock(pid: c_int, args: *mut CheckpointLockArgs);

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use super::linux::Linux;
 use super::machine::{Atomic, Local, Machine};
-use super::rule::{self, ALL_HELD, ANSWERS_HELD, FENCED, PROBED, Rule};
+use super::rule::{self, ALL_HELD, ANSWERED, ANSWERS_HELD, FENCED, PROBED, Rule};
 use super::slots::{Place, Slots};
 use super::waiters::{Called, Waiters};
 use crate::calls::CallId;
@@ -20,10 +20,14 @@ use cuda_sys::Class;
 
 /// The gate of a process.
 pub(super) struct Gate<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> {
-    pub(super) word: M::U32,
+    pub(super) word: Alone<M::U32>,
     pub(super) slots: Slots<M, OWN, SHARED>,
     pub(super) waiters: Waiters<M, SEATS>,
 }
+
+/// On cache lines of its own, which nobody writes while nobody writes it.
+#[repr(align(128))]
+pub(super) struct Alone<T>(pub(super) T);
 
 /// The right of one thread to be inside one call; given back on drop.
 pub(super) struct Pass<'a, M: Machine> {
@@ -34,6 +38,17 @@ pub(super) struct Pass<'a, M: Machine> {
     shared: u32,
     /// Bound to its thread.
     thread: PhantomData<*const ()>,
+}
+
+/// What becomes of a held call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// It waits.
+    Wait,
+    /// It goes through the closed gate.
+    Pass,
+    /// It is answered without the driver.
+    Leave,
 }
 
 /// Threads inside calls, by kind of call. A thread may be inside of several.
@@ -58,19 +73,32 @@ impl Inside {
 impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate<M, OWN, SHARED, SEATS> {
     /// Takes a pass, waiting while the gate holds the call.
     #[inline(always)]
-    pub(super) fn enter(&self, call: CallId, capturing: impl FnMut() -> bool) -> Pass<'_, M> {
-        let rule = Rule::of(call);
-        if let Some(slot) = self.slots.own(M::with_local(|local| local.place.get())) {
-            let before = slot.count.load(Relaxed);
-            slot.count.store(before + rule.counts, Relaxed);
-            M::light_fence();
-            if self.word.load(Acquire) & (rule.held_by | FENCED) == 0 {
-                return Pass { count: &slot.count, before, shared: 0, thread: PhantomData };
-            }
-            slot.count.store(before, Release);
+    pub(super) fn enter(&self, call: CallId, mut capturing: impl FnMut() -> bool) -> Pass<'_, M> {
+        match self.enter_open(Rule::of(call)) {
+            Some(pass) => pass,
+            None => self.enter_slowly(call, &mut capturing),
         }
-        let mut capturing = capturing;
-        self.enter_slowly(call, &mut capturing)
+    }
+
+    /// Takes a pass for a call that only asks. While it is held, `answered` may answer in the driver's place; then
+    /// there is no pass.
+    #[inline(always)]
+    pub(super) fn ask(&self, call: CallId, mut answered: impl FnMut() -> bool) -> Option<Pass<'_, M>> {
+        self.enter_open(Rule::of(call)).or_else(|| self.ask_slowly(call, &mut answered))
+    }
+
+    /// A pass, if the thread has a slot of its own and nothing is held.
+    #[inline(always)]
+    fn enter_open(&self, rule: Rule) -> Option<Pass<'_, M>> {
+        let slot = self.slots.own(M::with_local(|local| local.place.get()))?;
+        let before = slot.count.load(Relaxed);
+        slot.count.store(before + rule.counts, Relaxed);
+        M::light_fence();
+        if self.word.0.load(Acquire) & (rule.held_by | FENCED) == 0 {
+            return Some(Pass { count: &slot.count, before, shared: 0, thread: PhantomData });
+        }
+        slot.count.store(before, Release);
+        None
     }
 
     #[cold]
@@ -80,8 +108,31 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
         M::with_local(|local| {
             let place = self.slots.place(local);
             let pass = self.pass(&place, local, call);
-            self.await_turn(&place, local, call, capturing);
+            // Counted while it asks: the stream may stop capturing after that, and then the call does start work.
+            // Nobody asks the driver while the answers are held.
+            self.await_turn(&place, local, call, &mut |word| {
+                if word & ANSWERS_HELD == 0 && capturing() { Verdict::Pass } else { Verdict::Wait }
+            });
             pass
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask_slowly(&self, call: CallId, answered: &mut dyn FnMut() -> bool) -> Option<Pass<'_, M>> {
+        self.probe();
+        M::with_local(|local| {
+            let place = self.slots.place(local);
+            let pass = self.pass(&place, local, call);
+            let entered = self.await_turn(&place, local, call, &mut |word| {
+                if word & ANSWERED != 0 && answered() { Verdict::Leave } else { Verdict::Wait }
+            });
+            if entered {
+                return Some(pass);
+            }
+            // Not counted any more.
+            core::mem::forget(pass);
+            None
         })
     }
 
@@ -95,44 +146,46 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
         Pass { count, before, shared, thread: PhantomData }
     }
 
-    /// Returns once the thread is inside, and counted.
+    /// Returns once the thread is inside, and counted, or has left. A held call is as `held` says.
     fn await_turn(
         &self,
         place: &Place<'_, M>,
         local: &Local,
         call: CallId,
-        capturing: &mut dyn FnMut() -> bool,
-    ) {
+        held: &mut dyn FnMut(u32) -> Verdict,
+    ) -> bool {
         let rule = Rule::of(call);
         let nested = place.count(local) != 0;
         loop {
             place.add(local, rule.counts);
             M::full_fence();
-            let word = self.word.load(Acquire);
+            let word = self.word.0.load(Acquire);
             // The driver calls back into hooked functions: what is under way is let end.
             if nested || !rule.is_held(word) {
-                return;
+                return true;
             }
-            // Counted meanwhile: the stream may stop capturing after it was asked, and then the call does start
-            // work. Nobody asks the driver while the answers are held.
-            if word & ANSWERS_HELD == 0 && capturing() {
-                return;
+            let verdict = held(word);
+            if verdict == Verdict::Pass {
+                return true;
             }
             place.subtract(local, rule.counts);
+            if verdict == Verdict::Leave {
+                return false;
+            }
             let admitted = || place.add(local, rule.counts);
-            if self.waiters.wait(&self.word, call, admitted) == Called::Admitted {
-                return;
+            if self.waiters.wait(&self.word.0, word, call, admitted) == Called::Admitted {
+                return true;
             }
         }
     }
 
     /// Finds out, once, whether threads can be ordered from outside. Until then each orders itself.
     fn probe(&self) {
-        if self.word.load(Relaxed) & PROBED == 0 {
+        if self.word.0.load(Relaxed) & PROBED == 0 {
             if M::has_heavy_fence() {
-                self.word.fetch_and(!FENCED, SeqCst);
+                self.word.0.fetch_and(!FENCED, SeqCst);
             }
-            self.word.fetch_or(PROBED, SeqCst);
+            self.word.0.fetch_or(PROBED, SeqCst);
         }
     }
 
@@ -141,21 +194,27 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
     /// When it fails nothing is held that was not held before, and threads order themselves from then on, so
     /// that a later attempt needs no heavy fence.
     pub(super) fn close(&self, bits: u32) -> Result<(), i32> {
-        let before = self.word.fetch_or(bits, SeqCst);
+        let before = self.word.0.fetch_or(bits, SeqCst);
         M::full_fence();
         if before & FENCED != 0 {
             return Ok(());
         }
         M::heavy_fence().inspect_err(|_| {
-            self.word.fetch_or(FENCED, SeqCst);
+            self.word.0.fetch_or(FENCED, SeqCst);
             self.open(bits & !before);
         })
     }
 
     /// Holds no longer what `bits` say, and wakes who waited for it.
     pub(super) fn open(&self, bits: u32) {
-        self.word.fetch_and(!bits, SeqCst);
-        self.waiters.open(&self.word);
+        self.word.0.fetch_and(!bits, SeqCst);
+        self.waiters.open(&self.word.0);
+    }
+
+    /// From now on threads that wait with a question may be answered without the driver: they look whether they are.
+    pub(super) fn answer(&self) {
+        self.word.0.fetch_or(ANSWERED, SeqCst);
+        self.waiters.call(|call| Rule::of(call).held_by == ANSWERS_HELD);
     }
 
     /// Lets one held launch through, or else one begin of a capture. Whether there was one.
@@ -173,7 +232,7 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
 
     /// In a forked child, on its only thread: open, and nobody else is inside or waits.
     pub(super) fn forked(&self) {
-        self.word.fetch_and(!ALL_HELD, SeqCst);
+        self.word.0.fetch_and(!(ALL_HELD | ANSWERED), SeqCst);
         M::with_local(|local| self.slots.forked(local));
         self.waiters.forked();
     }
@@ -182,7 +241,7 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
 impl<const OWN: usize, const SHARED: usize, const SEATS: usize> Gate<Linux, OWN, SHARED, SEATS> {
     /// An open gate that nobody has passed.
     pub(super) const fn new() -> Self {
-        Self { word: AtomicU32::new(FENCED), slots: Slots::new(), waiters: Waiters::new() }
+        Self { word: Alone(AtomicU32::new(FENCED)), slots: Slots::new(), waiters: Waiters::new() }
     }
 }
 

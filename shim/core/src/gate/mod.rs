@@ -38,7 +38,7 @@ use protocol::GateLevel;
 
 pub use self::algorithm::Inside;
 use self::linux::Linux;
-use self::rule::{ALL_HELD, ANSWERS_HELD, LAUNCHES_HELD, OBJECTS_HELD};
+use self::rule::{ALL_HELD, ANSWERED, ANSWERS_HELD, LAUNCHES_HELD, OBJECTS_HELD};
 use crate::calls::CallId;
 
 /// Threads with a slot of their own, threads' shared slots, seats for waiting threads.
@@ -93,6 +93,13 @@ pub fn enter_on(call: CallId, capturing: impl FnMut() -> bool) -> Pass {
     Pass { _pass: GATE.enter(call, capturing) }
 }
 
+/// Takes a pass for a call that only asks, waiting while the call is held. Once [`answer`] was called, `answered` may
+/// answer in the driver's place; then there is no pass.
+#[inline]
+pub fn ask(call: CallId, answered: impl FnMut() -> bool) -> Option<Pass> {
+    Some(Pass { _pass: GATE.ask(call, answered)? })
+}
+
 /// Holds the calls of this level and those below it. Does not wait; may be repeated.
 pub fn close(level: GateLevel) -> Result<(), CloseError> {
     let bits = match level {
@@ -107,9 +114,14 @@ pub fn suspend_answers() -> Result<(), CloseError> {
     GATE.close(ALL_HELD).map_err(CloseError)
 }
 
+/// From now on held calls that only ask may be answered without the driver, by what [`ask`] was given.
+pub fn answer() {
+    GATE.answer();
+}
+
 /// Holds calls that only ask no longer; everything else stays held.
 pub fn resume_answers() {
-    GATE.open(ANSWERS_HELD);
+    GATE.open(ANSWERS_HELD | ANSWERED);
 }
 
 /// Holds calls of the memory level no longer; launches stay held. Must not be called while answers are held.
@@ -119,12 +131,12 @@ pub fn reopen_memory() {
 
 /// Holds nothing any longer. May be repeated.
 pub fn open() {
-    GATE.open(ALL_HELD);
+    GATE.open(ALL_HELD | ANSWERED);
 }
 
 /// How far the gate is closed.
 pub fn closed() -> Option<GateLevel> {
-    let word = GATE.word.load(Acquire);
+    let word = GATE.word.0.load(Acquire);
     if word & OBJECTS_HELD != 0 {
         Some(GateLevel::Memory)
     } else if word & LAUNCHES_HELD != 0 {
@@ -136,7 +148,7 @@ pub fn closed() -> Option<GateLevel> {
 
 /// Whether also calls that only ask are held.
 pub fn answers_are_held() -> bool {
-    GATE.word.load(Acquire) & ANSWERS_HELD != 0
+    GATE.word.0.load(Acquire) & ANSWERS_HELD != 0
 }
 
 /// Lets one held launch through, the one that waits longest; where no launch waits, one begin of a capture.

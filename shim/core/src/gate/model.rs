@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 
-use super::algorithm::Gate;
+use super::algorithm::{Alone, Gate};
 use super::machine::{Local, Machine, atomics};
 use super::rule::{FENCED, LAUNCHES_HELD, PROBED};
 use super::slots::{Slot, Slots};
@@ -183,7 +183,7 @@ fn gate<const OWN: usize, const SEATS: usize>(word: u32) -> Arc<ModelGate<OWN, S
     let slot = |owner| Slot { count: AtomicU32::new(0), owner: AtomicU64::new(owner) };
     let seat = |_| Seat { state: AtomicU32::new(0), thread: AtomicU32::new(0), arrival: AtomicU64::new(0) };
     Arc::new(Gate {
-        word: AtomicU32::new(PROBED | word),
+        word: Alone(AtomicU32::new(PROBED | word)),
         slots: Slots {
             own: array::from_fn(|at| slot(at as u64 + 1)),
             shared: array::from_fn(|_| slot(0)),

@@ -16,6 +16,8 @@ pub(super) const ANSWERS_HELD: u32 = 1 << 2;
 pub(super) const FENCED: u32 = 1 << 3;
 /// Word: the machine was asked whether threads can be ordered from outside.
 pub(super) const PROBED: u32 = 1 << 4;
+/// Word: who waits with a question may be answered without the driver.
+pub(super) const ANSWERED: u32 = 1 << 5;
 /// Word: everything is held.
 pub(super) const ALL_HELD: u32 = LAUNCHES_HELD | OBJECTS_HELD | ANSWERS_HELD;
 

@@ -124,13 +124,13 @@ fn nobody_launches_at_a_closed_gate_where_the_kernel_refuses_membarrier() {
 fn a_refusal_that_comes_late_fails_one_close_and_leaves_the_gate_open() {
     let gate = Small::<4, 4>::new();
     drop(gate.enter(LAUNCH, || false));
-    assert_eq!(gate.word.load(SeqCst), PROBED, "this kernel has membarrier");
+    assert_eq!(gate.word.0.load(SeqCst), PROBED, "this kernel has membarrier");
     refuse_membarrier();
     assert_eq!(gate.close(LAUNCHES_HELD), Err(libc::EACCES));
     drop(gate.enter(LAUNCH, || false));
-    assert_eq!(gate.word.load(SeqCst), PROBED | FENCED);
+    assert_eq!(gate.word.0.load(SeqCst), PROBED | FENCED);
     assert_eq!(gate.close(LAUNCHES_HELD), Ok(()));
-    assert_eq!(gate.word.load(SeqCst), PROBED | FENCED | LAUNCHES_HELD);
+    assert_eq!(gate.word.0.load(SeqCst), PROBED | FENCED | LAUNCHES_HELD);
 }
 
 /// From now on `membarrier` answers this thread, and those it makes, with `EACCES`.
@@ -292,6 +292,32 @@ fn a_launch_into_a_stream_that_records_passes_until_answers_are_held() {
     });
     drop(gate.enter(LAUNCH, records));
     assert_eq!(asked.load(SeqCst), 1, "an open gate asks nothing");
+}
+
+#[test]
+fn a_held_question_is_answered_without_a_pass_once_there_are_answers() {
+    let gate = Small::<8, 8>::new();
+    let asked = AtomicU32::new(0);
+    let answered = |known: bool| {
+        asked.fetch_add(1, SeqCst);
+        known
+    };
+    assert!(gate.ask(QUERY, || answered(true)).is_some(), "the driver answers while the gate is open");
+    gate.close(ALL_HELD).unwrap();
+    thread::scope(|scope| {
+        let known = scope.spawn(|| gate.ask(QUERY, || answered(true)).is_none());
+        let unknown = scope.spawn(|| gate.ask(QUERY, || answered(false)).is_some());
+        until("two waiting threads", || waiting(&gate).len() == 2);
+        assert_eq!(asked.load(SeqCst), 0, "there is no answer yet");
+        gate.answer();
+        assert!(known.join().unwrap());
+        until("one waiting thread", || waiting(&gate).len() == 1 && asked.load(SeqCst) == 2);
+        assert_eq!(gate.inside(), super::Inside::default());
+        // Who comes later finds the answers there.
+        assert!(gate.ask(QUERY, || answered(true)).is_none());
+        gate.open(ALL_HELD);
+        assert!(unknown.join().unwrap());
+    });
 }
 
 #[test]

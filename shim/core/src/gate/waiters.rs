@@ -56,9 +56,9 @@ pub(super) enum Called {
 }
 
 impl<M: Machine, const SEATS: usize> Waiters<M, SEATS> {
-    /// Waits while `word` holds the call, or until the thread is admitted. An admitted thread runs `admitted`
-    /// before it stops counting as such.
-    pub(super) fn wait(&self, word: &M::U32, call: CallId, admitted: impl FnOnce()) -> Called {
+    /// Waits until it is worth looking at the gate again, whose word was `seen` when it held the call; or until the
+    /// thread is admitted. An admitted thread runs `admitted` before it stops counting as such.
+    pub(super) fn wait(&self, word: &M::U32, seen: u32, call: CallId, admitted: impl FnOnce()) -> Called {
         let Some(seat) = self.seats.iter().find(|seat| seat.state.replace(FREE, TAKEN)) else {
             self.stand(word, call);
             return Called::Look;
@@ -67,16 +67,16 @@ impl<M: Machine, const SEATS: usize> Waiters<M, SEATS> {
         seat.thread.store(M::thread(), Relaxed);
         seat.arrival.store(self.arrivals.fetch_add(1, Relaxed), Relaxed);
         seat.state.store(waiting, Release);
-        // Either whoever opens sees the seat, or the look below sees the open gate.
+        // Either whoever changes the word sees the seat, or the look below sees the change.
         M::full_fence();
-        if !Rule::of(call).is_held(word.load(Acquire)) {
+        if word.load(Acquire) != seen {
             seat.state.replace(waiting, state(CALLED, call));
         }
         let called = loop {
-            let seen = seat.state.load(Acquire);
-            if seen == waiting {
+            let now = seat.state.load(Acquire);
+            if now == waiting {
                 M::wait(&seat.state, waiting);
-            } else if seen == state(ADMITTED, call) {
+            } else if now == state(ADMITTED, call) {
                 break Called::Admitted;
             } else {
                 break Called::Look;
@@ -109,17 +109,23 @@ impl<M: Machine, const SEATS: usize> Waiters<M, SEATS> {
         // Pairs with the fence of a thread that sits down.
         M::full_fence();
         let open = word.load(Acquire);
+        self.call(|call| !Rule::of(call).is_held(open));
+        if self.standing.load(Acquire) != 0 {
+            M::wake(word);
+        }
+    }
+
+    /// After the gate's word has changed: lets threads whose calls `may` go look at it again.
+    pub(super) fn call(&self, may: impl Fn(CallId) -> bool) {
+        M::full_fence();
         for seat in &self.seats {
             let seen = seat.state.load(Acquire);
             if let Some(call) = waiting_call(seen)
-                && !Rule::of(call).is_held(open)
+                && may(call)
                 && seat.state.replace(seen, state(CALLED, call))
             {
                 M::wake(&seat.state);
             }
-        }
-        if self.standing.load(Acquire) != 0 {
-            M::wake(word);
         }
     }
 

@@ -1,0 +1,193 @@
+//! Answers to "is it done?" while the driver must not be asked.
+//!
+//! Once the driver's memory is gone, asking it about streams, events and contexts ends the process (580.159.04), and
+//! waiting would make a watchdog of the program believe that its work hangs. So just before, when all work has drained, the
+//! driver is asked about every stream, event and context there is, and what it said is said again to whoever
+//! asks. Nothing can change meanwhile, since whatever would change it is held. A question about anything else waits.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cuda_sys::{Context, CuError, CuResult, Event, Stream};
+use shim_core::calls::CallId;
+
+use crate::contexts;
+use crate::driver::real;
+use crate::fresh::{Fresh, lock};
+
+/// Streams up to this one are names that stand for a default stream of the current context.
+const LAST_NAME: usize = 2;
+
+/// What lives, and the context it goes with.
+#[derive(Debug, Default)]
+struct Living {
+    streams: BTreeMap<usize, usize>,
+    events: BTreeMap<usize, usize>,
+}
+
+/// What the driver said.
+#[derive(Debug, Default)]
+struct Answers {
+    contexts: BTreeMap<usize, CuResult>,
+    streams: BTreeMap<usize, CuResult>,
+    events: BTreeMap<usize, CuResult>,
+}
+
+static LIVING: Fresh<Mutex<Living>> = Fresh::new();
+static ANSWERS: Fresh<Mutex<Option<Arc<Answers>>>> = Fresh::new();
+
+/// A stream was made.
+pub(crate) fn stream_made(stream: Stream) {
+    let context = current();
+    lock(LIVING.get()).streams.insert(stream.0.addr(), context.0.addr());
+}
+
+/// A stream was destroyed, or is about to be.
+pub(crate) fn stream_gone(stream: Stream) -> Option<usize> {
+    lock(LIVING.get()).streams.remove(&stream.0.addr())
+}
+
+/// It was not destroyed after all.
+pub(crate) fn stream_stays(stream: Stream, context: Option<usize>) {
+    if let Some(context) = context {
+        lock(LIVING.get()).streams.insert(stream.0.addr(), context);
+    }
+}
+
+/// An event was made.
+pub(crate) fn event_made(event: Event) {
+    let context = current();
+    lock(LIVING.get()).events.insert(event.0.addr(), context.0.addr());
+}
+
+/// An event is about to be destroyed.
+pub(crate) fn event_gone(event: Event) -> Option<usize> {
+    lock(LIVING.get()).events.remove(&event.0.addr())
+}
+
+/// It was not destroyed after all.
+pub(crate) fn event_stays(event: Event, context: Option<usize>) {
+    if let Some(context) = context {
+        lock(LIVING.get()).events.insert(event.0.addr(), context);
+    }
+}
+
+/// A context is destroyed, and its streams and events with it.
+pub(crate) fn context_gone(context: Context) {
+    let mut living = lock(LIVING.get());
+    living.streams.retain(|_, owner| *owner != context.0.addr());
+    living.events.retain(|_, owner| *owner != context.0.addr());
+}
+
+/// Forgets what the parent had: called in a forked child.
+pub(crate) fn forked() {
+    LIVING.forked();
+    ANSWERS.forked();
+}
+
+/// Asks the driver about everything. All work has drained, and nobody else asks meanwhile.
+pub(crate) fn prepare() {
+    let (streams, events) = {
+        let living = lock(LIVING.get());
+        (living.streams.clone(), living.events.clone())
+    };
+    let mut answers = Answers::default();
+    for known in contexts::all() {
+        // SAFETY: a context that lives: who would destroy it is held.
+        if let Err(error) = unsafe { real::cuCtxPushCurrent_v2(known.context) } {
+            log!("cuCtxPushCurrent_v2: {error}");
+            continue;
+        }
+        let owner = known.context.0.addr();
+        // SAFETY: a context is current.
+        answers.contexts.insert(owner, unsafe { real::cuStreamQuery(Stream::NULL) });
+        for stream in of(&streams, owner) {
+            // SAFETY: a stream that lives: who would destroy it is held.
+            answers.streams.insert(stream, unsafe { real::cuStreamQuery(Stream(pointer(stream))) });
+        }
+        for event in of(&events, owner) {
+            // SAFETY: as above.
+            answers.events.insert(event, unsafe { real::cuEventQuery(Event(pointer(event))) });
+        }
+        let mut popped = Context::NULL;
+        // SAFETY: `popped` is writable.
+        if let Err(error) = unsafe { real::cuCtxPopCurrent_v2(&raw mut popped) } {
+            log!("cuCtxPopCurrent_v2: {error}");
+        }
+    }
+    *lock(ANSWERS.get()) = Some(Arc::new(answers));
+}
+
+/// Whether the driver was asked, and must perhaps not be asked again.
+pub(crate) fn are_there() -> bool {
+    known().is_some()
+}
+
+/// The driver can be asked again.
+pub(crate) fn forget() {
+    *lock(ANSWERS.get()) = None;
+}
+
+/// Whether a stream's work is done. `None` where that is not known.
+pub(crate) fn stream(stream: Stream) -> Option<CuResult> {
+    if stream.0.addr() <= LAST_NAME {
+        return context(current());
+    }
+    known()?.streams.get(&stream.0.addr()).copied().filter(is_final)
+}
+
+/// Whether an event has been reached.
+pub(crate) fn event(event: Event) -> Option<CuResult> {
+    known()?.events.get(&event.0.addr()).copied().filter(is_final)
+}
+
+/// Whether a context's work is done.
+pub(crate) fn context(context: Context) -> Option<CuResult> {
+    if context.is_null() {
+        return Some(Err(CuError::INVALID_CONTEXT));
+    }
+    known()?.contexts.get(&context.0.addr()).copied().filter(is_final)
+}
+
+/// The calling thread's context. The driver answers this at any time, whatever state it is in (580.159.04).
+pub(crate) fn current() -> Context {
+    let mut context = Context::NULL;
+    // SAFETY: `context` is writable.
+    let found = unsafe { real::cuCtxGetCurrent(&raw mut context) };
+    if found.is_ok() { context } else { Context::NULL }
+}
+
+/// An event of another process may be reached while we are suspended: whoever asks about it waits.
+fn is_final(answer: &CuResult) -> bool {
+    *answer != Err(CuError::NOT_READY)
+}
+
+fn known() -> Option<Arc<Answers>> {
+    lock(ANSWERS.get()).clone()
+}
+
+fn of(all: &BTreeMap<usize, usize>, context: usize) -> impl Iterator<Item = usize> {
+    all.iter().filter(move |(_, owner)| **owner == context).map(|(handle, _)| *handle)
+}
+
+fn pointer(handle: usize) -> *mut core::ffi::c_void {
+    core::ptr::with_exposed_provenance_mut(handle)
+}
+
+/// Makes a call that only asks: of the driver, or of what it said earlier.
+pub(crate) fn ask(
+    call: CallId,
+    mut answer: impl FnMut() -> Option<CuResult>,
+    driver: impl FnOnce() -> CuResult,
+) -> CuResult {
+    let mut known = None;
+    let pass = shim_core::gate::ask(call, || {
+        known = answer();
+        known.is_some()
+    });
+    match (pass, known) {
+        (None, Some(known)) => known,
+        // With a pass; without one there is an answer.
+        _ => driver(),
+    }
+}

@@ -1,0 +1,32 @@
+//! Taking things apart so that afterwards it is certain what the driver has.
+//!
+//! A call that answers with an error may have done its work all the same. Both of these may be asked twice: a range
+//! without mappings is unmapped without complaint, and a handle that was given back is refused with `INVALID_VALUE`
+//! (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
+
+use cuda_sys::{CuError, DevicePtr, MemHandle};
+
+use super::TransferError;
+use crate::driver::real;
+
+/// Unmaps whole mappings. After an error they are still there.
+pub(crate) fn unmap(address: DevicePtr, len: usize) -> Result<(), TransferError> {
+    // SAFETY: the caller's range, in which no work is under way.
+    let ask = || unsafe { real::cuMemUnmap(address, len) };
+    // The first error is the cause.
+    ask().or_else(|error| ask().map_err(|_| error)).map_err(TransferError::driver("cuMemUnmap"))
+}
+
+/// Gives a real handle back. After an error the driver still has it.
+pub(crate) fn release(handle: MemHandle) -> Result<(), TransferError> {
+    // SAFETY: the caller's handle, which nobody uses.
+    let ask = || unsafe { real::cuMemRelease(handle) };
+    match ask() {
+        Err(error) if error != CuError::INVALID_VALUE => match ask() {
+            Ok(()) | Err(CuError::INVALID_VALUE) => Ok(()),
+            Err(_) => Err(error),
+        },
+        outcome => outcome,
+    }
+    .map_err(TransferError::driver("cuMemRelease"))
+}

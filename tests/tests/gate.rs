@@ -1,0 +1,127 @@
+//! What goes on behind closed gates: captures come to their end, questions about finished work are answered, held
+//! launches are let through where running work waits for them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use integration::{Machine, Target};
+
+fn worker(machine: &Machine) -> Result<Target> {
+    let worker = machine.worker("a").preload().start()?;
+    for line in [
+        "begin 0",
+        "new x 2M device:0 fd",
+        "memset x 0 64 0",
+        "stream s",
+        "stream t",
+        "event e",
+        "record e s",
+    ] {
+        worker.ok(line)?;
+    }
+    worker.ok("sync")?;
+    Ok(worker)
+}
+
+/// Waits until the line that the thread was given is answered.
+fn answered(worker: &Target, thread: &str) -> Result<()> {
+    let begun = Instant::now();
+    while worker.ok(&format!("busy {thread}"))? == "yes" {
+        ensure!(begun.elapsed() < Duration::from_secs(20), "{thread} waits");
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+#[test]
+fn questions_about_finished_work_are_answered_while_suspended() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    let questions = ["query s", "sync s", "event-query e", "event-sync e", "sync", "current"];
+    for number in 0..=questions.len() {
+        worker.ok(&format!("on q{number} context 0"))?;
+    }
+    machine.suspend(&[worker.pid()])?.done()?;
+    // What only the driver knows has to wait.
+    let memory = questions.len();
+    worker.ok(&format!("start q{memory} memory"))?;
+    for (number, question) in questions.iter().enumerate() {
+        worker.ok(&format!("start q{number} {question}"))?;
+        answered(&worker, &format!("q{number}")).map_err(|error| error.context((*question).to_owned()))?;
+        let answer = worker.ask(&format!("wait q{number}"))?;
+        assert!(answer.starts_with("ok"), "`{question}` was answered by `{answer}`");
+    }
+    assert_eq!(worker.ok(&format!("busy q{memory}"))?, "yes");
+    machine.resume(&[worker.pid()])?.done()?;
+    assert!(worker.ask(&format!("wait q{memory}"))?.starts_with("ok"));
+    worker.ok("sync")?;
+    Ok(())
+}
+
+#[test]
+fn a_capture_comes_to_its_end_and_no_other_begins() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    for thread in ["launcher", "beginner"] {
+        worker.ok(&format!("on {thread} context 0"))?;
+    }
+    worker.ok("capture s relaxed")?;
+    let quiesce = machine.tool().start_verb("quiesce", &[worker.pid()])?;
+    machine.status_until(worker.pid(), |status| status["phase"] == "quiescing")?;
+    // From another thread than the one that began it.
+    worker.ok("start launcher launch s increment x")?;
+    answered(&worker, "launcher")?;
+    assert_eq!(worker.ask("wait launcher")?, "ok");
+    worker.ok("start beginner capture t relaxed")?;
+    machine.status_until(worker.pid(), |status| status["waiting"] == 1)?;
+    worker.ok("end-capture s g")?;
+    quiesce.outcome()?.done()?;
+    assert_eq!(worker.ok("busy beginner")?, "yes", "a capture began at a closed gate");
+    machine.tool().verb("reopen", &[worker.pid()])?.done()?;
+    assert_eq!(worker.ask("wait beginner")?, "ok");
+    for line in ["end-capture t h", "instantiate i g", "launch-graph i s", "sync s"] {
+        worker.ok(line)?;
+    }
+    assert_eq!(
+        worker.ok("read x 0 8")?,
+        "0100000000000000",
+        "the captured launch ran more or less than once"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_capture_without_an_end_makes_the_command_fail_and_all_goes_on() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    worker.ok("capture s relaxed")?;
+    let outcome = machine.tool().option("--timeout=1").verb("suspend", &[worker.pid()])?.exits(1)?;
+    assert!(outcome.text().contains("capture"), "{}", outcome.text());
+    assert_eq!(machine.status(worker.pid())?["phase"], "running");
+    for line in ["launch t increment x", "launch s increment x", "end-capture s g", "sync"] {
+        worker.ok(line)?;
+    }
+    assert_eq!(worker.ok("read x 0 8")?, "0100000000000000");
+    machine.suspend(&[worker.pid()])?.done()?;
+    machine.resume(&[worker.pid()])?.done()?;
+    Ok(())
+}
+
+#[test]
+fn a_held_launch_that_running_work_waits_for_is_let_through() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    worker.ok("on other context 0")?;
+    // Runs until the word at x is 1, which only a launch on the other stream makes it.
+    worker.ok("launch s wait_flag x u32:1")?;
+    let quiesce = machine.tool().start_verb("quiesce", &[worker.pid()])?;
+    machine.status_until(worker.pid(), |status| status["phase"] == "quiescing")?;
+    worker.ok("start other launch t increment x")?;
+    quiesce.outcome()?.done()?;
+    assert_eq!(worker.ask("wait other")?, "ok");
+    machine.tool().verb("reopen", &[worker.pid()])?.done()?;
+    worker.ok("sync")?;
+    assert_eq!(worker.ok("read x 0 8")?, "0100000000000000");
+    Ok(())
+}

@@ -11,48 +11,55 @@ fn small_machine() -> Result<Machine> {
     Ok(machine)
 }
 
-const ALLOCATIONS: usize = 5;
-
-/// Each allocation is asked for twice. Without the library the one that `native` names fails; with it memory of both kinds
-/// is made by `cuMemCreate`, and the first one is the worker's own.
-fn fails_alike(native: &str, failing: usize, ask: fn(usize) -> String) -> Result<()> {
-    let machine = small_machine()?;
-    let ours = format!("cuMemCreate:{}:*=oom", failing + 1);
-    let workers = [
-        machine.worker("without").set("FAKECUDA_FAULTS", native).start()?,
-        machine.worker("with").set("FAKECUDA_FAULTS", ours).preload().start()?,
-    ];
-    let mut answers = Vec::new();
-    for worker in &workers {
-        worker.ok("begin 0")?;
-        let mut said = Vec::new();
-        for number in 0..ALLOCATIONS {
-            for _ in 0..2 {
-                said.push(worker.ask(&ask(number))?);
-            }
-        }
-        answers.push(said);
-    }
-    assert_eq!(answers.first(), answers.last(), "allocation {failing} fails");
-    assert!(answers.concat().iter().any(|answer| answer.starts_with("error 2 ")), "nothing failed");
-    Ok(())
-}
-
-#[test]
-fn every_creation_that_may_fail_fails_as_it_would_without_and_succeeds_when_tried_again() -> Result<()> {
-    for failing in 1..=ALLOCATIONS {
-        let native = format!("cuMemCreate:{failing}:*=oom");
-        fails_alike(&native, failing, |number| format!("create h{number} 2M device:0 fd"))?;
-    }
-    Ok(())
-}
-
 #[test]
 fn every_allocation_that_may_fail_fails_as_it_would_without_and_succeeds_when_tried_again() -> Result<()> {
+    const ALLOCATIONS: usize = 5;
     for failing in 1..=ALLOCATIONS {
-        // The first one is the worker's own here too.
-        let native = format!("cuMemAlloc_v2:{}:*=oom", failing + 1);
-        fails_alike(&native, failing, |number| format!("malloc m{number} 2M"))?;
+        let mut machine = small_machine()?;
+        machine.set("FAKECUDA_FAULTS", format!("cuMemCreate:{failing}:*=oom"));
+        let workers = [machine.worker("without").start()?, machine.worker("with").preload().start()?];
+        let mut answers = Vec::new();
+        for worker in &workers {
+            worker.ok("init")?;
+            worker.ok("context 0")?;
+            let mut said = Vec::new();
+            for number in 0..ALLOCATIONS {
+                for _ in 0..2 {
+                    said.push(worker.ask(&format!("create h{number} 2M device:0 fd"))?);
+                }
+            }
+            answers.push(said);
+        }
+        assert_eq!(answers.first(), answers.last(), "allocation {failing} fails");
+        assert!(answers.concat().iter().any(|answer| answer.starts_with("error 2 ")), "nothing failed");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_fills_the_card_is_told_so_gives_some_back_and_goes_on() -> Result<()> {
+    let machine = small_machine()?;
+    for (name, preload) in [("without", false), ("with", true)] {
+        let worker = machine.worker(name).preload_if(preload).start()?;
+        worker.ok("begin 0")?;
+        let used = machine.usage()?;
+        for _ in 0..2 {
+            let mut count = 0;
+            let answer = loop {
+                let answer = worker.ask(&format!("malloc m{count} 8M"))?;
+                if !answer.starts_with("ok") {
+                    break answer;
+                }
+                count += 1;
+            };
+            assert_eq!(answer, "error 2 CUDA_ERROR_OUT_OF_MEMORY", "{name}");
+            assert!((30..=32).contains(&count), "{name}: {count} blocks of 8 MiB on a card of 256 MiB");
+            for number in 0..count {
+                worker.ok(&format!("free m{number}"))?;
+            }
+        }
+        assert_eq!(machine.usage()?, used, "{name} has not given everything back");
+        worker.end()?;
     }
     Ok(())
 }

@@ -184,7 +184,8 @@ fn strangers_and_their_lengths_are_answered_and_the_program_goes_on() -> Result<
     ensure!(inspect(worker.pid())?.kind == REPLY);
     worker.ok("new x 4M device:0")?;
     let after = worker.snapshot()?;
-    ensure!(after.threads == before.threads, "{:?}", after.threads);
+    // By number: a thread that has just begun may not have its name yet.
+    ensure!(after.threads.len() == before.threads.len(), "{:?}", after.threads);
     ensure!(worker.end()?.success());
     Ok(())
 }

@@ -126,6 +126,9 @@ fn hint(call: CheckpointCall, error: CuError) -> &'static str {
         (CheckpointCall::Checkpoint, CuError::NOT_SUPPORTED) => {
             ": it holds something the driver cannot checkpoint, managed memory for instance"
         }
+        (CheckpointCall::GetState, CuError::NOT_SUPPORTED) => {
+            ": the driver does not support it; suspending needs a driver of the r570 line or newer"
+        }
         (CheckpointCall::Lock, CuError::NOT_READY | CuError::TIMEOUT) => {
             ": its CUDA calls or GPU work did not come to rest in time"
         }

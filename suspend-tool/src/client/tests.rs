@@ -250,7 +250,7 @@ fn why_a_process_is_not_reached_is_told_apart() {
         let later = Target { start: target.start + 1, ..target };
         assert_eq!(reason(&sockets(), later), Reason::NoProcess);
         child.kill().unwrap();
-        while std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") S ") {
+        while !std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z ") {
             std::thread::yield_now();
         }
         assert_eq!(reason(&sockets(), target), Reason::NoProcess);

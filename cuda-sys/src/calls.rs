@@ -1,6 +1,6 @@
 //! The one list of driver calls: every function that `cuda.h` declares has exactly one class here.
 //!
-//! [`for_each_call!`] hands the whole list to a macro of the caller, one line per function that somebody
+//! `for_each_call!` hands the whole list to a macro of the caller, one line per function that somebody
 //! stands in front of; what needs no hook is in [`PASS`]. The list is held against the real header by a test,
 //! so a function nobody has classed fails the build instead of slipping by.
 //!

@@ -54,7 +54,7 @@ fn samples(length: usize, count: usize) -> Vec<Vec<&'static str>> {
     let mut step = || {
         // A linear congruential generator: its upper bits are good enough to pick with.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        STEPS[usize::try_from((state >> 33) % 6).unwrap_or(0)]
+        STEPS.iter().cycle().nth(usize::try_from((state >> 33) % 6).unwrap_or(0)).copied().unwrap_or_default()
     };
     (0..count).map(|_| (0..length).map(|_| step()).collect()).collect()
 }

@@ -1,6 +1,6 @@
 //! Stream captures: where one begins and ends.
 //!
-//! The pass of a begin counts as a launch, and the capture is recorded while it is held: see [`captures`](crate::captures).
+//! The pass of a begin counts as a launch, and the capture is recorded while it is held: see [`captures`].
 
 use core::ffi::{c_uint, c_void};
 

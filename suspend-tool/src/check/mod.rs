@@ -1,6 +1,6 @@
 //! Whether a suspend or a resume would succeed, told before anything is touched.
 //!
-//! [`survey`] looks at everything at once; [`judge`] turns what was seen into [`Finding`]s and, where nothing is in the
+//! `survey` looks at everything at once; `judge` turns what was seen into [`Finding`]s and, where nothing is in the
 //! way, into what each process is to do.
 
 mod finding;

@@ -1,9 +1,8 @@
 # Every command a developer needs. `make` builds dist/, which is all a machine with a GPU needs.
 PREFIX ?= /usr/local
-SECONDS ?= 600
 DIST := dist
 
-.PHONY: build test lint fmt demo dist bench gpu-test soak install clean setup header kernels
+.PHONY: build test lint fmt demo dist bench gpu-test install clean setup header kernels
 
 build: setup dist
 
@@ -33,14 +32,11 @@ fmt:
 demo: dist
 	@$(DIST)/bin/nvsnap-gpushare-demo
 
-bench: dist
-	@scripts/bench $(DIST)
+bench: setup
+	cargo bench --workspace --locked
 
 gpu-test: dist
 	@$(DIST)/gpu-tests/run
-
-soak: dist
-	@$(DIST)/bin/nvsnap-gpushare-soak --seconds $(SECONDS)
 
 install: dist
 	@scripts/install $(DIST) $(DESTDIR)$(PREFIX)

@@ -12,14 +12,15 @@ setup:
 dist: setup
 	@scripts/dist $(DIST)
 
-header: setup
+header:
+	@scripts/setup test
 	@scripts/fetch-header
 
-kernels: setup
+kernels:
+	@scripts/setup test
 	@scripts/compile-kernels
 
 test: dist header
-	@scripts/setup test
 	NVSNAP_ARTIFACTS=$(CURDIR)/$(DIST) cargo test --workspace --locked --no-fail-fast
 
 lint: header

@@ -4,6 +4,7 @@ use core::{ptr, slice};
 
 use cuda_sys::{Device, Stream};
 
+use super::digest::{Digest, Hasher, Span};
 use super::{Current, TransferError};
 use crate::driver::real;
 
@@ -34,12 +35,22 @@ pub(super) struct Slot {
 // SAFETY: memory of ours that only the slot's owner touches.
 unsafe impl Send for Slot {}
 
+/// The kernels that look at memory.
+#[derive(Debug)]
+enum Asked {
+    NotYet,
+    Loaded(Hasher),
+    /// The device cannot be asked, and that was said.
+    CannotBe,
+}
+
 /// The slots for one device, and its context, current as long as the ring lives.
 #[derive(Debug)]
 pub(super) struct Ring {
     device: Device,
     /// Before the context: a slot is given back while it is current.
     pub(super) idle: Vec<Slot>,
+    hasher: Asked,
     _current: Current,
 }
 
@@ -48,12 +59,31 @@ impl Ring {
     pub(super) fn new(device: Device) -> Result<Self, TransferError> {
         let current = Current::on(device)?;
         let idle = (0..SLOTS).map(|_| Slot::new()).collect::<Result<_, _>>()?;
-        Ok(Self { device, idle, _current: current })
+        Ok(Self { device, idle, hasher: Asked::NotYet, _current: current })
     }
 
     /// Whether some of its slots are elsewhere.
     pub(super) fn is_short(&self) -> bool {
         self.idle.len() < SLOTS
+    }
+
+    /// The digests of memory that the device can read. `None` where it cannot be asked: then the processor looks at
+    /// the bytes when they have come.
+    pub(super) fn digests(&mut self, spans: &[Span]) -> Option<Vec<Digest>> {
+        if matches!(self.hasher, Asked::NotYet) {
+            self.hasher = match Hasher::new(self.device) {
+                Ok(hasher) => Asked::Loaded(hasher),
+                Err(error) => cannot(self.device, error),
+            };
+        }
+        let Asked::Loaded(hasher) = &mut self.hasher else { return None };
+        match hasher.digests(spans) {
+            Ok(digests) => Some(digests),
+            Err(error) => {
+                self.hasher = cannot(self.device, error);
+                None
+            }
+        }
     }
 
     /// Which device.
@@ -125,6 +155,11 @@ impl Drop for Slot {
             log!("a slot of the ring is not given back: {error}");
         }
     }
+}
+
+fn cannot(device: Device, error: TransferError) -> Asked {
+    log!("device {} does not hash its memory: {error}; all of it is copied", device.0);
+    Asked::CannotBe
 }
 
 fn plain() -> Result<*mut libc::c_void, TransferError> {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cuda_sys::{CuError, CuResult};
 
 use super::copy::kernel_of;
+use super::hashing::PIECE;
 use super::op::{Op, illegal};
 use crate::context::Ctx;
 use crate::driver::Driver;
@@ -64,6 +65,10 @@ kernels! {
     Increment "increment"(8);
     /// Sums one buffer of each rank into all of them: bufs, flags, n, rank, ranks, epoch.
     AllReduce "allreduce"(8, 8, 8, 4, 4, 4);
+    /// Hashes the leaves of many pieces: pieces, nodes, nonzero.
+    HashLeaves "nvsnap_hash_leaves"(8, 8, 8);
+    /// Folds what the leaves gave to digests: pieces, nodes, digests.
+    HashRoots "nvsnap_hash_roots"(8, 8, 8);
     /// Does nothing.
     Empty "empty"();
 }
@@ -84,19 +89,22 @@ impl Kernel {
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
     pub(crate) arguments: [u64; ARGUMENTS],
+    /// Blocks in each direction.
+    pub(crate) grid: [u32; 3],
 }
 
 /// What a running kernel sees of the machine.
-struct Run {
-    driver: &'static Driver,
+pub(super) struct Run {
+    pub(super) driver: &'static Driver,
     context: &'static Ctx,
-    agent: Agent,
+    pub(super) agent: Agent,
 }
 
 impl Launch {
     /// Ranges of memory that the arguments name. What a table of pointers leads to is not among them.
     pub(super) fn touches(&self, range: &mut dyn FnMut(usize, usize)) {
         let [a, b, c, _, e, _] = self.arguments.map(crate::args::size);
+        let [columns, rows, _] = self.blocks();
         match self.kernel {
             Kernel::Fill | Kernel::Add => range(a, b.saturating_mul(4)),
             Kernel::Copy => {
@@ -113,8 +121,20 @@ impl Launch {
                 range(a, e.saturating_mul(8));
                 range(b, e.saturating_mul(8));
             }
+            Kernel::HashLeaves => {
+                range(a, rows.saturating_mul(PIECE));
+                range(c, rows.saturating_mul(4));
+            }
+            Kernel::HashRoots => {
+                range(a, columns.saturating_mul(PIECE));
+                range(c, columns.saturating_mul(32));
+            }
             Kernel::Spin | Kernel::Empty => {}
         }
+    }
+
+    fn blocks(&self) -> [usize; 3] {
+        self.grid.map(|blocks| usize::try_from(blocks).unwrap_or(usize::MAX))
     }
 
     pub(super) fn run(&self, driver: &'static Driver, context: &'static Ctx) -> CuResult {
@@ -131,6 +151,7 @@ impl Launch {
     fn compute(&self, run: &Run) -> Result<(), Stop> {
         let [a, b, c, ..] = self.arguments.map(crate::args::size);
         let [_, second, third, fourth, fifth, sixth] = self.arguments.map(narrow);
+        let [columns, rows, _] = self.blocks();
         match self.kernel {
             Kernel::Empty => Ok(()),
             Kernel::Fill => run.words(a, b, true, |_, word| word.store(third, Ordering::Relaxed)),
@@ -150,6 +171,8 @@ impl Launch {
             }
             Kernel::Increment => run.double_word(a, |word| word.fetch_add(1, Ordering::SeqCst)).map(|_| ()),
             Kernel::AllReduce => run.all_reduce(a, b, c, fourth, fifth, sixth),
+            Kernel::HashLeaves => run.hash_leaves(a, b, c, rows),
+            Kernel::HashRoots => run.hash_roots(a, b, c, columns),
         }
     }
 }
@@ -161,7 +184,7 @@ const fn narrow(value: u64) -> u32 {
 
 /// Why a kernel ends before its end.
 #[derive(Debug)]
-enum Stop {
+pub(super) enum Stop {
     Fault(Fault),
     Misaligned,
     /// Its context was destroyed while it waited.
@@ -176,7 +199,7 @@ impl From<Fault> for Stop {
 
 impl Run {
     /// Calls `each` with the index and the word for `count` words of memory.
-    fn words(
+    pub(super) fn words(
         &self,
         at: usize,
         count: usize,
@@ -221,7 +244,7 @@ impl Run {
         Ok(value)
     }
 
-    fn pointers(&self, at: usize, count: usize) -> Result<Vec<usize>, Stop> {
+    pub(super) fn pointers(&self, at: usize, count: usize) -> Result<Vec<usize>, Stop> {
         let mut halves = Vec::with_capacity(count * 2);
         self.words(at, count * 2, false, |_, word| halves.push(word.load(Ordering::Relaxed)))?;
         let join = |half: &[u32]| match half {

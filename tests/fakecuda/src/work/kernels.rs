@@ -53,6 +53,8 @@ kernels! {
     Fill "fill"(8, 8, 4);
     /// `p[i] += v`: p, n, v.
     Add "add"(8, 8, 4);
+    /// `p[i] = what looks like chance`: p, n, seed.
+    Noise "noise"(8, 8, 4);
     /// `dst[i] = src[i]`: dst, src, n.
     Copy "copy"(8, 8, 8);
     /// `*out += sum of p[i] * (i + 1)`: p, n, out.
@@ -106,7 +108,7 @@ impl Launch {
         let [a, b, c, _, e, _] = self.arguments.map(crate::args::size);
         let [columns, rows, _] = self.blocks();
         match self.kernel {
-            Kernel::Fill | Kernel::Add => range(a, b.saturating_mul(4)),
+            Kernel::Fill | Kernel::Add | Kernel::Noise => range(a, b.saturating_mul(4)),
             Kernel::Copy => {
                 range(a, c.saturating_mul(4));
                 range(b, c.saturating_mul(4));
@@ -159,6 +161,9 @@ impl Launch {
                 let value = word.load(Ordering::Relaxed);
                 word.store(value.wrapping_add(third), Ordering::Relaxed);
             }),
+            Kernel::Noise => {
+                run.words(a, b, true, |at, word| word.store(noise(at, third), Ordering::Relaxed))
+            }
             Kernel::Copy => run.copy(a, b, c),
             Kernel::Checksum => {
                 let sum = run.checksum(a, b)?;
@@ -180,6 +185,15 @@ impl Launch {
 #[allow(clippy::cast_possible_truncation, reason = "an argument of 32 bits stands in the low half")]
 const fn narrow(value: u64) -> u32 {
     value as u32
+}
+
+/// The word at an index, as `noise` of `tests/kernels` computes it.
+fn noise(index: u64, seed: u32) -> u32 {
+    let (low, high) = (narrow(index), narrow(index >> 32));
+    let mut x = low.wrapping_mul(0x9E37_79B1).wrapping_add(high.wrapping_mul(0x85EB_CA77)).wrapping_add(seed);
+    x = (x ^ x >> 16).wrapping_mul(0x7FEB_352D);
+    x = (x ^ x >> 15).wrapping_mul(0x846C_A68B);
+    x ^ x >> 16
 }
 
 /// Why a kernel ends before its end.

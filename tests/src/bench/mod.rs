@@ -44,8 +44,8 @@ pub fn bench(plan: &Plan) -> Result<()> {
         bench.driver_alone()?;
     }
     bench.in_place()?;
-    bench.arena_kept()?;
     bench.zeros()?;
+    bench.arena_kept()?;
     bench.store("memory", Path::new(TMPFS))?;
     match &plan.disk {
         Some(disk) => bench.store("disk", disk),

@@ -1,19 +1,23 @@
 //! A few slots of host memory through which bytes pass on their way between device and crew.
 
 use core::{ptr, slice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cuda_sys::{Device, Stream};
 
 use super::digest::{Digest, Hasher, Span};
-use super::{Current, TransferError};
+use super::{Current, GRAIN, TransferError};
 use crate::driver::real;
 
-/// Bytes of a slot: long enough that starting a copy costs nothing against it.
-const SLOT: usize = 8 << 20;
-/// Slots. Half of them are with the device at a time, half with the crew.
-pub(super) const SLOTS: usize = 6;
-/// How many copies are under way at once.
-pub(super) const FLYING: usize = SLOTS / 2;
+/// Bytes of a slot: a grain, so that many threads have something to copy at once, and long enough that starting a
+/// copy costs little against it.
+const SLOT: usize = GRAIN;
+/// Slots: a few with the device, and two for each thread of a large crew. With 40 of 2 MiB and 16 threads, an H200
+/// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (docs/BENCHMARKS.md).
+pub(super) const SLOTS: usize = 40;
+/// How many copies are under way at once: enough to keep the bus busy while one of them is waited for.
+pub(super) const FLYING: usize = 4;
 
 /// `size` bytes in slices of a slot: offset and length of each.
 pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
@@ -24,12 +28,21 @@ pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
-/// Memory for one copy, and the stream on which it is made.
+/// Memory for one copy.
 #[derive(Debug)]
 pub(super) struct Slot {
     memory: *mut u8,
     pinned: bool,
+    lanes: Arc<Lanes>,
+    /// On which its last copy was made.
     stream: Stream,
+}
+
+/// The streams on which copies are made, one for each copy that is under way.
+#[derive(Debug)]
+struct Lanes {
+    streams: [Stream; FLYING],
+    next: AtomicUsize,
 }
 
 // SAFETY: memory of ours that only the slot's owner touches.
@@ -58,7 +71,8 @@ impl Ring {
     /// A ring for copies of `device`.
     pub(super) fn new(device: Device) -> Result<Self, TransferError> {
         let current = Current::on(device)?;
-        let idle = (0..SLOTS).map(|_| Slot::new()).collect::<Result<_, _>>()?;
+        let lanes = Arc::new(Lanes::new());
+        let idle = (0..SLOTS).map(|_| Slot::new(&lanes)).collect::<Result<_, _>>()?;
         Ok(Self { device, idle, hasher: Asked::NotYet, _current: current })
     }
 
@@ -93,26 +107,20 @@ impl Ring {
 }
 
 impl Slot {
-    /// Page-locked memory and a stream of its own. A card with no byte free may have neither for us: then plain
-    /// memory and the default stream do, more slowly.
-    fn new() -> Result<Self, TransferError> {
+    /// Page-locked memory. A card with no byte free may have none for us: then plain memory does, more slowly.
+    fn new(lanes: &Arc<Lanes>) -> Result<Self, TransferError> {
         let mut memory = ptr::null_mut();
         // SAFETY: `memory` is writable.
         let pinned = unsafe { real::cuMemHostAlloc(&raw mut memory, SLOT, 0) }.is_ok();
         if !pinned {
             memory = plain()?;
         }
-        let mut stream = Stream::NULL;
-        // SAFETY: `stream` is writable.
-        if let Err(error) = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-            log!("cuStreamCreate: {error}; the default stream does");
-            stream = Stream::NULL;
-        }
-        Ok(Self { memory: memory.cast(), pinned, stream })
+        Ok(Self { memory: memory.cast(), pinned, lanes: Arc::clone(lanes), stream: Stream::NULL })
     }
 
-    /// The stream for this slot's copies.
-    pub(super) fn stream(&self) -> Stream {
+    /// A stream for the slot's next copies, which [`Slot::wait`] then waits for.
+    pub(super) fn depart(&mut self) -> Stream {
+        self.stream = self.lanes.next();
         self.stream
     }
 
@@ -124,7 +132,7 @@ impl Slot {
 
     /// Waits until the slot's copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: our own stream, or the default one.
+        // SAFETY: a stream of ours that lives as long as `lanes`, or the default one.
         unsafe { real::cuStreamSynchronize(self.stream) }
             .map_err(TransferError::driver("cuStreamSynchronize"))
     }
@@ -134,12 +142,6 @@ impl Drop for Slot {
     fn drop(&mut self) {
         // A copy that still writes to the memory must not outlive it.
         let idle = self.wait();
-        let ended = if self.stream.is_null() {
-            Ok(())
-        } else {
-            // SAFETY: our own stream, not used any more.
-            unsafe { real::cuStreamDestroy_v2(self.stream) }
-        };
         let freed = if self.pinned {
             // SAFETY: from `cuMemHostAlloc`.
             unsafe { real::cuMemFreeHost(self.memory.cast()) }
@@ -151,8 +153,43 @@ impl Drop for Slot {
             // Better lost than written to by a device when it is somebody else's.
             Ok(())
         };
-        for error in [ended.err(), freed.err()].into_iter().flatten() {
+        if let Err(error) = freed {
             log!("a slot of the ring is not given back: {error}");
+        }
+    }
+}
+
+impl Lanes {
+    /// A card with no byte free may have no stream for us: then the default one does.
+    fn new() -> Self {
+        let streams = [(); FLYING].map(|()| {
+            let mut stream = Stream::NULL;
+            // SAFETY: `stream` is writable.
+            match unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
+                Ok(()) => stream,
+                Err(error) => {
+                    log!("cuStreamCreate: {error}; the default stream does");
+                    Stream::NULL
+                }
+            }
+        });
+        Self { streams, next: AtomicUsize::new(0) }
+    }
+
+    /// The lane whose last copy is the oldest.
+    fn next(&self) -> Stream {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % FLYING;
+        self.streams.get(turn).copied().unwrap_or(Stream::NULL)
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for stream in self.streams.into_iter().filter(|stream| !stream.is_null()) {
+            // SAFETY: our own stream; no slot uses it any more.
+            if let Err(error) = unsafe { real::cuStreamDestroy_v2(stream) } {
+                log!("cuStreamDestroy_v2: {error}");
+            }
         }
     }
 }

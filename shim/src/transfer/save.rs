@@ -159,7 +159,7 @@ impl Saver<'_> {
         let Some(mut slot) = idle.or_else(|| self.desk.free.pop()) else {
             return Err(TransferError::Panicked);
         };
-        let (stream, to) = (slot.stream(), slot.bytes(len).as_mut_ptr());
+        let (stream, to) = (slot.depart(), slot.bytes(len).as_mut_ptr());
         // SAFETY: `len` bytes of the slot, which is ours until the copy has landed, and of the object.
         let started = unsafe { real::cuMemcpyDtoHAsync_v2(to.cast(), DevicePtr(address + at), len, stream) };
         flying.push_back(Parcel { object, at, len, bytes: Bytes::Slot(slot) });

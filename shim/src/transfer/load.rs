@@ -73,7 +73,7 @@ impl Loader<'_> {
     fn copy_to(&mut self, device: Device, address: u64, saved: &Saved) -> Result<(), TransferError> {
         if self.ring.as_ref().is_none_or(|ring| ring.device() != device) {
             self.ring = None;
-            self.ring = Some(Ring::new(device)?);
+            self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let zeroed = zero(address, saved, ring, self.desk.phases);

@@ -119,7 +119,7 @@ impl Saver<'_> {
         if self.ring.as_ref().is_none_or(|ring| ring.device() != device) {
             self.collect();
             self.ring = None;
-            self.ring = Some(Ring::new(device)?);
+            self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let runs = runs(size, &self.look.at(ring, object, address, size));

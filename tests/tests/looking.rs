@@ -90,7 +90,7 @@ fn where_the_gpu_cannot_be_asked_everything_is_copied() -> Result<()> {
     let (first, _) = worker(&machine, "")?;
     machine.suspend(&[first.pid()])?.done()?;
     let places = places(&machine, &first)?;
-    assert!(places.len() >= 10, "{places:?}");
+    assert!(places.len() >= 8, "{places:?}");
     for fault in places {
         let machine = Machine::stand_in()?;
         let (worker, sums) = worker(&machine, &fault)?;

@@ -14,7 +14,7 @@ use cuda_sys::{Device, Function, Module, Stream};
 
 use super::TransferError;
 use crate::driver::real;
-use tables::{Answers, Row, Tables};
+use tables::{Row, Tables};
 
 /// Bytes of GPU memory that get a digest of their own: at most 64 MiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,17 +84,14 @@ impl Hasher {
         let count = c_uint::try_from(spans.len()).map_err(|_| too_many)?;
         let longest = c_uint::try_from(longest).map_err(|_| too_many)?;
         let stream = self.stream.0;
-        let launched = self.tables.describe(&rows, stream).and_then(|()| {
-            let [table, nodes, nonzero, digests] = self.tables.places();
-            launch(self.leaves, (longest, count), [table, nodes, nonzero], stream)?;
-            launch(self.roots, (count, 1), [table, nodes, digests], stream)
-        });
-        let mut answers = Answers::for_spans(spans.len());
-        let told = launched.and_then(|()| self.tables.tell(&mut answers, stream));
-        // Also after an error: the device may still read the rows or write the answers.
+        self.tables.describe(&rows);
+        let [table, nodes, nonzero, found] = self.tables.places();
+        let launched = launch(self.leaves, (longest, count), [table, nodes, nonzero], stream)
+            .and_then(|()| launch(self.roots, (count, 1), [table, nodes, found], stream));
+        // Also after an error: the device may still be at it.
         let waited = self.stream.wait();
-        told.and(waited)?;
-        digests.extend(answers.digests());
+        launched.and(waited)?;
+        digests.extend(self.tables.digests(spans.len()));
         Ok(())
     }
 }

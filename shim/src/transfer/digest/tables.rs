@@ -1,6 +1,12 @@
-//! What goes to the kernels and what comes back: tables in one piece of GPU memory.
+//! What goes to the kernels and what comes back: tables in page-locked memory, which both sides see.
+//!
+//! In the device's own memory there may be no byte free. What crosses the bus for the tables is a hundredth of a percent
+//! of what is hashed.
 
-use cuda_sys::{DevicePtr, Stream};
+use core::mem::offset_of;
+use core::ptr::{self, NonNull};
+
+use cuda_sys::CuError;
 
 use super::{Digest, LONGEST, Span, TransferError, nodes};
 use crate::driver::real;
@@ -8,19 +14,7 @@ use crate::driver::real;
 /// How many spans one launch is told of.
 const SPANS: usize = 4096;
 /// How many nodes the spans of one launch have together: 8 GiB in chunks of 64 MiB.
-const NODES: u64 = 32 << 10;
-
-/// Bytes of a digest, and of a node.
-const DIGEST: usize = 32;
-/// Bytes of the flag that says whether a byte of a span is not zero.
-const FLAG: usize = 4;
-
-/// Where each table begins.
-const ROWS: u64 = 0;
-const FLAGS: u64 = ROWS + (SPANS * size_of::<Row>()) as u64;
-const DIGESTS: u64 = FLAGS + (SPANS * FLAG) as u64;
-const VALUES: u64 = DIGESTS + (SPANS * DIGEST) as u64;
-const SIZE: u64 = VALUES + NODES * DIGEST as u64;
+const NODES: usize = 32 << 10;
 
 /// A span as the kernels are told of it: `Piece` of `hash.cu`.
 #[derive(Clone, Copy, Debug)]
@@ -32,16 +26,19 @@ pub(super) struct Row {
     pub(super) first_node: u64,
 }
 
-/// The tables, in memory of the device.
-#[derive(Debug)]
-pub(super) struct Tables(DevicePtr);
-
-/// What the kernels found, span by span.
-#[derive(Debug)]
-pub(super) struct Answers {
-    flags: Vec<u32>,
-    digests: Vec<[u8; DIGEST]>,
+/// The tables, one behind the other. Any bytes are tables.
+#[repr(C)]
+struct Layout {
+    rows: [Row; SPANS],
+    /// Whether a byte of a span is not zero.
+    flags: [u32; SPANS],
+    digests: [[u8; 32]; SPANS],
+    nodes: [[u8; 32]; NODES],
 }
+
+/// Where they are. Driver and processor see them at the same address (unified addressing).
+#[derive(Debug)]
+pub(super) struct Tables(NonNull<Layout>);
 
 /// How many of the spans one launch can be told of; at least one.
 pub(super) fn fitting(spans: &[Span]) -> Result<usize, TransferError> {
@@ -50,7 +47,7 @@ pub(super) fn fitting(spans: &[Span]) -> Result<usize, TransferError> {
         if span.len > LONGEST {
             return Err(TransferError::System { call: "the table of digests", errno: libc::E2BIG });
         }
-        match left.checked_sub(nodes(span.len)) {
+        match left.checked_sub(usize::try_from(nodes(span.len)).unwrap_or(usize::MAX)) {
             Some(rest) => left = rest,
             None => return Ok(number),
         }
@@ -59,65 +56,50 @@ pub(super) fn fitting(spans: &[Span]) -> Result<usize, TransferError> {
 }
 
 impl Tables {
-    /// In memory that the driver accounts to the current context, for the time of one save.
     pub(super) fn new() -> Result<Self, TransferError> {
-        let mut at = DevicePtr(0);
-        let size = usize::try_from(SIZE).unwrap_or(usize::MAX);
+        let mut at = ptr::null_mut();
         // SAFETY: `at` is writable.
-        unsafe { real::cuMemAlloc_v2(&raw mut at, size) }.map_err(TransferError::driver("cuMemAlloc_v2"))?;
-        Ok(Self(at))
+        unsafe { real::cuMemHostAlloc(&raw mut at, size_of::<Layout>(), 0) }
+            .map_err(TransferError::driver("cuMemHostAlloc"))?;
+        let none = TransferError::Driver { call: "cuMemHostAlloc", error: CuError::OUT_OF_MEMORY };
+        NonNull::new(at.cast()).map(Self).ok_or(none)
     }
 
     /// The addresses of rows, nodes, flags and digests.
     pub(super) fn places(&self) -> [u64; 4] {
-        [ROWS, VALUES, FLAGS, DIGESTS].map(|at| self.0.0 + at)
+        let start = self.0.addr().get();
+        [
+            offset_of!(Layout, rows),
+            offset_of!(Layout, nodes),
+            offset_of!(Layout, flags),
+            offset_of!(Layout, digests),
+        ]
+        .map(|at| u64::try_from(start + at).unwrap_or_default())
     }
 
-    /// Starts to write what the kernels are told. The rows stay until the stream is idle.
-    pub(super) fn describe(&self, rows: &[Row], stream: Stream) -> Result<(), TransferError> {
-        let to = DevicePtr(self.0.0 + ROWS);
-        // SAFETY: no more rows than the table has room for (`fitting`), alive as long as the copy.
-        unsafe { real::cuMemcpyHtoDAsync_v2(to, rows.as_ptr().cast(), size_of_val(rows), stream) }
-            .map_err(TransferError::driver("cuMemcpyHtoDAsync_v2"))?;
-        let flags = DevicePtr(self.0.0 + FLAGS);
-        // SAFETY: a table of that size.
-        unsafe { real::cuMemsetD8Async(flags, 0, rows.len() * FLAG, stream) }
-            .map_err(TransferError::driver("cuMemsetD8Async"))
+    /// Writes what the kernels are told. None of them runs.
+    pub(super) fn describe(&mut self, rows: &[Row]) {
+        // SAFETY: page-aligned memory of that size, ours alone as long as no kernel runs.
+        let tables = unsafe { self.0.as_mut() };
+        tables.rows.iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
+        tables.flags.fill(0);
     }
 
-    /// Starts to read what the kernels found. The answers stay until the stream is idle.
-    pub(super) fn tell(&self, answers: &mut Answers, stream: Stream) -> Result<(), TransferError> {
-        let (flags, digests) = (answers.flags.as_mut_slice(), answers.digests.as_mut_slice());
-        let (from, size) = (DevicePtr(self.0.0 + FLAGS), size_of_val(flags));
-        // SAFETY: as many flags as there were rows, alive as long as the copy.
-        unsafe { real::cuMemcpyDtoHAsync_v2(flags.as_mut_ptr().cast(), from, size, stream) }
-            .map_err(TransferError::driver("cuMemcpyDtoHAsync_v2"))?;
-        let (from, size) = (DevicePtr(self.0.0 + DIGESTS), size_of_val(digests));
-        // SAFETY: as many digests as there were rows, alive as long as the copy.
-        unsafe { real::cuMemcpyDtoHAsync_v2(digests.as_mut_ptr().cast(), from, size, stream) }
-            .map_err(TransferError::driver("cuMemcpyDtoHAsync_v2"))
+    /// What the kernels found, in the order of the rows. None of them runs any more.
+    pub(super) fn digests(&self, count: usize) -> impl Iterator<Item = Digest> {
+        // SAFETY: page-aligned memory of that size, which nobody writes to as long as no kernel runs.
+        let tables = unsafe { self.0.as_ref() };
+        let found = tables.digests.iter().zip(&tables.flags).take(count);
+        found.map(|(hash, nonzero)| Digest { hash: *hash, is_zero: *nonzero == 0 })
     }
 }
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // SAFETY: allocated by `new`, not used any more.
-        if let Err(error) = unsafe { real::cuMemFree_v2(self.0) } {
-            log!("cuMemFree_v2: {error}");
+        // SAFETY: from `cuMemHostAlloc`, not used any more.
+        if let Err(error) = unsafe { real::cuMemFreeHost(self.0.as_ptr().cast()) } {
+            log!("cuMemFreeHost: {error}");
         }
-    }
-}
-
-impl Answers {
-    /// Room for the answers about so many spans.
-    pub(super) fn for_spans(count: usize) -> Self {
-        Self { flags: vec![0; count], digests: vec![[0; DIGEST]; count] }
-    }
-
-    /// In the order of the spans.
-    pub(super) fn digests(self) -> impl Iterator<Item = Digest> {
-        let answers = self.digests.into_iter().zip(self.flags);
-        answers.map(|(hash, nonzero)| Digest { hash, is_zero: nonzero == 0 })
     }
 }
 
@@ -133,11 +115,5 @@ mod tests {
         assert_eq!(fitting(&[Span { address: 0, len: 0 }; 3]), Ok(3));
         let too_long = Span { address: 0, len: LONGEST + 1 };
         assert!(fitting(&[too_long]).is_err());
-    }
-
-    #[test]
-    fn the_tables_lie_one_behind_the_other() {
-        assert_eq!((FLAGS, DIGESTS, VALUES), (98304, 114_688, 245_760));
-        const { assert!(SIZE <= 2 << 20, "one granule of GPU memory is enough") };
     }
 }

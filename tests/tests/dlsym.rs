@@ -5,7 +5,6 @@ mod lab;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use lab::{Lab, Run};
 

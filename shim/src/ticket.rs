@@ -5,6 +5,10 @@
 //! while nobody else has the file open or mapped, in whatever process, so that tells whether the ticket is still
 //! held. (A description that can write has no such lease.)
 //!
+//! Memory lives as long as its exporter or an importer does, not as long as the ticket: a file that holds no other
+//! cannot carry the driver's descriptor along, and one that could (a socket with the descriptor in its queue) would keep the
+//! memory on the GPU through a suspend, in whichever process has it, and could not be taken back by a dead exporter.
+//!
 //! What a ticket says is a claim of whoever made it. A program can make a memfd of this form: it then names an
 //! allocation nobody knows, or lacks its secret, and leads nowhere.
 

@@ -101,6 +101,56 @@ fn imports_of_what_is_no_memory_handle() -> Result<()> {
     Ok(())
 }
 
+/// A descriptor of the driver keeps the memory alive by itself. A ticket names it: somebody has to have it.
+#[test]
+fn an_exporter_that_ended_before_any_import_leaves_handles_that_are_invalid() -> Result<()> {
+    for preload in [false, true] {
+        let machine = Machine::stand_in()?;
+        let start = |name: &str| machine.worker(name).preload_if(preload).start();
+        let importer = start("importer")?;
+        importer.ok("listen")?;
+        importer.ok("begin 0")?;
+        let uninitialised = start("uninitialised")?;
+        uninitialised.ok("listen")?;
+        for how in ["ended", "killed"] {
+            let exporter = start(how)?;
+            for line in
+                ["begin 0", "new x 4M device:0 fd", "fill x 0 4M 7", "export fd x", "send fd importer"]
+            {
+                exporter.ok(line)?;
+            }
+            importer.ok(&format!("receive {how}"))?;
+            importer.ok(&format!("send {how} uninitialised"))?;
+            uninitialised.ok(&format!("receive {how}"))?;
+            match how {
+                "ended" => drop(exporter.end()?),
+                _ => exporter.kill()?,
+            }
+        }
+        for how in ["ended", "killed"] {
+            uninitialised.refused(&format!("import y {how}"), 3)?;
+            let line = format!("import {how} {how}");
+            if preload {
+                importer.refused(&line, 400)?;
+            } else {
+                importer.ok(&line)?;
+            }
+        }
+        machine.take_violations()?;
+        if preload {
+            let log = importer.log();
+            assert!(log.contains("no process here has allocation"), "{log}");
+            // Whoever holds such a ticket is none the worse.
+            machine.suspend(&[importer.pid()])?.done()?;
+            machine.resume(&[importer.pid()])?.done()?;
+            importer.refused("import again killed", 400)?;
+            importer.ok("new y 2M device:0 fd")?;
+            machine.take_violations()?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_single_null_argument() -> Result<()> {
     let twins = Twins::new()?;

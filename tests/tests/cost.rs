@@ -1,13 +1,13 @@
 //! Tables do not grow with what is gone, and look-ups do not slow down with what is alive.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use integration::{Machine, Target};
 
-/// What `churn` answers: nanoseconds per round early and late, KiB resident early and late.
-fn churn(worker: &Target, rounds: usize) -> Result<[u64; 4]> {
+/// What `churn` answers: nanoseconds per round, and KiB resident.
+fn churn(worker: &Target, rounds: usize) -> Result<(u64, u64)> {
     let answer = worker.ok(&format!("churn {rounds} r 2M"))?;
-    let numbers: Vec<u64> = answer.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    numbers.try_into().ok().context("four numbers")
+    let (time, resident) = answer.split_once(' ').context("two numbers")?;
+    Ok((time.parse()?, resident.parse()?))
 }
 
 fn quiet_machine() -> Result<Machine> {
@@ -19,37 +19,39 @@ fn quiet_machine() -> Result<Machine> {
 }
 
 #[test]
-fn a_million_calls_leave_memory_and_speed_as_they_were() -> Result<()> {
-    // Five calls a round; the first quarter warms up what is kept.
-    const ROUNDS: usize = 200_000;
+fn a_million_allocations_made_and_released_leave_memory_and_speed_as_they_were() -> Result<()> {
+    const ROUNDS: usize = 1_000_000;
     let machine = quiet_machine()?;
     let worker = machine.worker("a").preload().start()?;
     worker.ok("begin 0")?;
     worker.ok("reserve r 2M")?;
-    churn(&worker, ROUNDS / 10)?;
-    let [early, late, before, after] = churn(&worker, ROUNDS)?;
-    assert!(after <= before + 1024, "{before} KiB resident early, {after} late");
-    assert!(late <= early * 2, "{early} ns a round early, {late} late");
+    let tenths: Vec<_> = (0..10).map(|_| churn(&worker, ROUNDS / 10)).collect::<Result<_>>()?;
+    let [(first, before), .., (last, after)] = tenths.as_slice() else { bail!("ten tenths") };
+    eprintln!("{first} ns a round in the first tenth, {last} in the last; {before} and {after} KiB resident");
+    assert!(*after <= before + 256, "{before} KiB resident after a tenth, {after} at the end");
+    assert!(2 * last <= 3 * first, "{first} ns a round in the first tenth, {last} in the last");
     Ok(())
 }
 
 #[test]
-fn many_live_objects_do_not_slow_calls_down() -> Result<()> {
-    const OBJECTS: usize = 10_000;
+fn a_hundred_thousand_live_objects_do_not_slow_calls_down() -> Result<()> {
+    const OBJECTS: usize = 100_000;
     let machine = quiet_machine()?;
     let worker = machine.worker("a").preload().start()?;
     for line in ["begin 0", "reserve r 2M"] {
         worker.ok(line)?;
     }
-    let [_, alone, ..] = churn(&worker, 20_000)?;
-    let launch_alone: u64 = worker.ok("time-launches 20000")?.parse()?;
+    let measure = || -> Result<(u64, u64)> {
+        let (round, _) = churn(&worker, 50_000)?;
+        Ok((round, worker.ok("time-launches 20000")?.parse()?))
+    };
+    let (round, launch) = measure()?;
     worker.ok(&format!("hoard {OBJECTS} 2M"))?;
-    let [_, crowded, ..] = churn(&worker, 20_000)?;
-    let launch_crowded: u64 = worker.ok("time-launches 20000")?.parse()?;
-    assert!(crowded <= alone * 3, "{alone} ns a round alone, {crowded} among {OBJECTS} objects");
-    assert!(
-        launch_crowded <= launch_alone * 3,
-        "{launch_alone} ns a launch alone, {launch_crowded} among {OBJECTS}"
-    );
+    let (crowded_round, crowded_launch) = measure()?;
+    eprintln!("alone {round} ns a round, {launch} a launch; crowded {crowded_round} and {crowded_launch}");
+    // Five calls with their look-ups, which grow with the logarithm.
+    assert!(2 * crowded_round <= 5 * round, "{round} ns a round alone, {crowded_round} among {OBJECTS}");
+    // A launch looks nothing up; but what the stand-in's queue costs differs from one time to the next.
+    assert!(crowded_launch <= 3 * launch, "{launch} ns a launch alone, {crowded_launch} among {OBJECTS}");
     Ok(())
 }

@@ -27,9 +27,12 @@ macro_rules! names {
 
 cuda_sys::for_each_call!(names);
 
-fn with_library(check: impl FnOnce(&Elf<'_>, &[u8])) {
-    let bytes = std::fs::read(lab::shim()).expect("the built library");
-    check(&Elf::parse(&*bytes).expect("an ELF file of 64 bits"), &bytes);
+fn with_library(check: impl Fn(&Elf<'_>, &[u8])) {
+    for library in [Some(lab::shim()), lab::shim_for_aarch64()].into_iter().flatten() {
+        eprintln!("{}", library.display());
+        let bytes = std::fs::read(library).expect("the built library");
+        check(&Elf::parse(&*bytes).expect("an ELF file of 64 bits"), &bytes);
+    }
 }
 
 #[test]

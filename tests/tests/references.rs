@@ -1,7 +1,7 @@
 //! What holds memory: handles, retained handles, mappings and descriptors, let go of in every order.
 
 use anyhow::Result;
-use integration::{Machine, Target};
+use integration::{Machine, Target, Usage};
 
 /// What can be done with one allocation, its range and its descriptor. `N` is the number of the set.
 const STEPS: [&str; 6] =
@@ -28,7 +28,8 @@ fn sequences(length: usize) -> Vec<Vec<&'static str>> {
     all
 }
 
-fn twins() -> Result<(Machine, Target, Target)> {
+/// A machine, a worker without the library and one with it, and the memory in use before they begin.
+fn twins() -> Result<(Machine, Target, Target, Usage)> {
     let mut machine = Machine::stand_in()?;
     machine.unset("FAKECUDA_LOG");
     machine.set("FAKECUDA_MEMORY", (64_u64 << 30).to_string());
@@ -37,7 +38,8 @@ fn twins() -> Result<(Machine, Target, Target)> {
         worker.ok("init")?;
         worker.ok("context 0")?;
     }
-    Ok((machine, without, with))
+    let usage = machine.usage()?;
+    Ok((machine, without, with, usage))
 }
 
 fn compare(without: &Target, with: &Target, line: &str) -> Result<()> {
@@ -61,18 +63,19 @@ fn samples(length: usize, count: usize) -> Vec<Vec<&'static str>> {
 
 #[test]
 fn every_order_of_four_steps_and_many_of_seven_answer_as_without_the_library() -> Result<()> {
-    let (machine, without, with) = twins()?;
+    let (machine, without, with, usage) = twins()?;
     for sequence in sequences(4).into_iter().chain(samples(7, 500)) {
         let line = format!("each {BEGIN}; {}; {}", sequence.join("; "), end(&sequence));
         compare(&without, &with, &line.replace('N', ""))?;
     }
     machine.take_violations()?;
+    machine.usage_until(|now| *now == usage)?;
     Ok(())
 }
 
 #[test]
 fn every_order_of_three_steps_survives_a_cycle_in_its_middle() -> Result<()> {
-    let (machine, without, with) = twins()?;
+    let (machine, without, with, usage) = twins()?;
     // A handle without references and mappings means nothing any more, nor does the number of a closed descriptor; among
     // as many as here somebody else has got them by the time of the third step.
     let means_nothing = |sequence: &[&str]| {
@@ -93,5 +96,6 @@ fn every_order_of_three_steps_survives_a_cycle_in_its_middle() -> Result<()> {
         compare(&without, &with, &number(&format!("each {third}; {}", end(sequence)), set))?;
     }
     machine.take_violations()?;
+    machine.usage_until(|now| *now == usage)?;
     Ok(())
 }

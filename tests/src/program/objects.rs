@@ -1,7 +1,10 @@
 //! What the worker has, by name. An entry stays when its object is given back, so that a line can use it wrongly.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
 
 use cuda_sys::{Context, DevicePtr, Event, Graph, GraphExec, MemHandle, Stream};
 
@@ -44,8 +47,36 @@ impl<T: Copy> Table<T> {
         self.lock().get(name).copied()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, T>> {
-        self.entries.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, T>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Descriptors by name. A name that gets another descriptor closes the one it had.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors {
+    /// The number stays when the descriptor is closed, as other entries do.
+    entries: Mutex<HashMap<String, (RawFd, Option<OwnedFd>)>>,
+}
+
+impl Descriptors {
+    pub(super) fn put(&self, name: &str, descriptor: OwnedFd) {
+        self.lock().insert(name.to_owned(), (descriptor.as_raw_fd(), Some(descriptor)));
+    }
+
+    pub(super) fn get(&self, name: &str) -> Result<RawFd, String> {
+        let found = self.lock().get(name).map(|(number, _)| *number);
+        found.ok_or_else(|| format!("no descriptor is called {name}"))
+    }
+
+    /// Closes it. One that is closed already has a number that somebody else may have by now.
+    pub(super) fn close(&self, name: &str) -> Result<(), Errno> {
+        let open = self.lock().get_mut(name).and_then(|(_, descriptor)| descriptor.take());
+        open.map(drop).ok_or(Errno::BADF)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, (RawFd, Option<OwnedFd>)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -54,7 +85,7 @@ impl<T: Copy> Table<T> {
 pub(super) struct Objects {
     pub(super) handles: Table<MemHandle>,
     pub(super) ranges: Table<Range>,
-    pub(super) fds: Table<i32>,
+    pub(super) fds: Descriptors,
     pub(super) streams: Table<Stream>,
     pub(super) events: Table<Event>,
     pub(super) graphs: Table<Graph>,
@@ -71,7 +102,7 @@ impl Default for Objects {
         Self {
             handles: Table::new("handle"),
             ranges: Table::new("range"),
-            fds: Table::new("descriptor"),
+            fds: Descriptors::default(),
             streams: Table::new("stream"),
             events: Table::new("event"),
             graphs: Table::new("graph"),

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -56,7 +56,7 @@ fn send(session: &Session, words: &mut Words<'_>) -> Answer {
 fn receive(session: &Session, words: &mut Words<'_>) -> Answer {
     let name = words.word()?;
     let (stream, _) = listener()?.accept()?;
-    session.objects.fds.put(name, receive_fd(&stream)?.into_raw_fd());
+    session.objects.fds.put(name, receive_fd(&stream)?);
     Ok(String::new())
 }
 
@@ -85,10 +85,8 @@ pub(crate) fn receive_fd(socket: &impl AsFd) -> std::io::Result<OwnedFd> {
 
 /// `close F`
 fn close(session: &Session, words: &mut Words<'_>) -> Answer {
-    let fd = session.objects.fds.get(words.word()?)?;
-    // SAFETY: what the line asks for; it does not use the descriptor afterwards.
-    let result = unsafe { libc::close(fd) };
-    if result == 0 { Ok(String::new()) } else { Err(std::io::Error::last_os_error().into()) }
+    session.objects.fds.close(words.word()?)?;
+    Ok(String::new())
 }
 
 /// `dup F G`: a second descriptor for the same file.
@@ -96,7 +94,7 @@ fn duplicate(session: &Session, words: &mut Words<'_>) -> Answer {
     let fd = session.objects.fds.get(words.word()?)?;
     // SAFETY: a descriptor this program was given and has not closed.
     let copy = rustix::io::fcntl_dupfd_cloexec(unsafe { BorrowedFd::borrow_raw(fd) }.as_fd(), 3)?;
-    session.objects.fds.put(words.word()?, copy.into_raw_fd());
+    session.objects.fds.put(words.word()?, copy);
     Ok(String::new())
 }
 

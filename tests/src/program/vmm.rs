@@ -1,5 +1,7 @@
 //! `cuMemCreate` and its family, and the shortest way to a mapped allocation.
 
+use std::os::fd::{FromRawFd, OwnedFd};
+
 use cuda_sys::{
     AccessDesc, AllocationProp, DevicePtr, GranularityFlags, HandleType, LocationType, MemHandle, MemLocation,
 };
@@ -183,7 +185,8 @@ fn export(session: &Session, words: &mut Words<'_>) -> Answer {
     let out = (&raw mut fd).cast();
     // SAFETY: for this handle type the driver writes a descriptor.
     unsafe { driver::cuMemExportToShareableHandle(out, handle, HandleType::POSIX_FD, 0) }?;
-    session.objects.fds.put(name, fd);
+    // SAFETY: the driver has just opened it for this program.
+    session.objects.fds.put(name, unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(String::new())
 }
 

@@ -16,11 +16,22 @@ use tempfile::TempDir;
 /// A folder of built programs and libraries, removed on drop.
 pub(crate) struct Lab {
     folder: TempDir,
+    compiler: &'static str,
 }
 
 impl Lab {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::Builder::new().prefix("road").tempdir().expect("a temporary folder") }
+        Self::with_compiler("cc")
+    }
+
+    /// One that makes programs for aarch64.
+    pub(crate) fn aarch64() -> Self {
+        Self::with_compiler("aarch64-linux-gnu-gcc")
+    }
+
+    fn with_compiler(compiler: &'static str) -> Self {
+        let folder = tempfile::Builder::new().prefix("road").tempdir().expect("a temporary folder");
+        Self { folder, compiler }
     }
 
     /// A file of this name in the folder.
@@ -63,7 +74,7 @@ impl Lab {
 
     fn compile(&self, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
         let output = self.path(name);
-        let mut compiler = Command::new("cc");
+        let mut compiler = Command::new(self.compiler);
         compiler.current_dir(self.folder.path());
         compiler.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-I"]).arg(sources());
         compiler.arg("-o").arg(&output).arg(source).args(flags).args(["-ldl", "-Wl,-rpath,$ORIGIN"]);
@@ -187,6 +198,27 @@ pub(crate) fn shim() -> &'static Path {
         check(&mut build);
         folder.join("libnvsnap_gpushare.so")
     })
+}
+
+/// The library for aarch64, built now, or `None` where Rust cannot: then that is said.
+pub(crate) fn shim_for_aarch64() -> Option<&'static Path> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    static SHIM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let libraries = check(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]));
+        if !Path::new(libraries.trim()).exists() {
+            eprintln!("not run for aarch64: the Rust target {TARGET} is not installed (scripts/setup test)");
+            return None;
+        }
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        let mut build = Command::new(env!("CARGO"));
+        build.current_dir(&root).args(["build", "--quiet", "--locked", "-p", "shim", "--target", TARGET]);
+        check(build.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"));
+        let built = target.join(TARGET).join("debug/libnvsnap_gpushare.so");
+        Some(built.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", built.display())))
+    };
+    SHIM.get_or_init(build).as_deref()
 }
 
 /// Runs a command that has to succeed, and gives its standard output.

@@ -1,5 +1,6 @@
 //! Abstract stream sockets: the few calls that the server and its clients need.
 
+use core::ffi::c_char;
 use core::mem::{MaybeUninit, size_of};
 use core::time::Duration;
 use std::io;
@@ -60,7 +61,7 @@ fn abstract_address(name: &str) -> io::Result<(libc::sockaddr_un, libc::socklen_
     let family = libc::sa_family_t::try_from(libc::AF_UNIX).map_err(io::Error::other)?;
     let mut address = libc::sockaddr_un { sun_family: family, sun_path: [0; 108] };
     let path = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidFilename)?;
-    path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = byte.cast_signed());
+    path.iter_mut().zip(name.bytes()).for_each(|(place, byte)| *place = c_char::from_ne_bytes([byte]));
     let head = core::mem::offset_of!(libc::sockaddr_un, sun_path) + 1;
     let length = libc::socklen_t::try_from(head + name.len()).map_err(io::Error::other)?;
     Ok((address, length))

@@ -115,19 +115,29 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
         // SAFETY: the caller's arguments, unchanged: the driver decides what a null pointer is worth.
         return unsafe { real::cuMemImportFromShareableHandle(handle, os_handle, sh_handle_type) };
     }
-    let by_ticket = if sh_handle_type == HandleType::POSIX_FD {
-        c_int::try_from(os_handle.addr()).ok().and_then(ticket::read).and_then(|claim| by_ticket(&claim))
-    } else {
-        None
+    let claim = match c_int::try_from(os_handle.addr()) {
+        Ok(descriptor) if sh_handle_type == HandleType::POSIX_FD => ticket::read(descriptor),
+        _ => None,
     };
-    let imported = match by_ticket {
-        Some(result) => result?,
+    let imported = match claim.as_ref().map(by_ticket) {
+        Some(Some(result)) => result?,
         // SAFETY: the caller's arguments, unchanged.
+        Some(None) => unsafe { foreign(os_handle, sh_handle_type) }.map_err(leads_nowhere)?,
+        // SAFETY: as above.
         None => unsafe { foreign(os_handle, sh_handle_type) }?,
     };
     // SAFETY: not null, and the driver's contract makes it writable.
     unsafe { handle.write(imported) };
     Ok(())
+}
+
+/// The answer for a ticket whose memory nobody has: its exporter ended before anybody had imported it, or the ticket is made
+/// up. What the driver thinks of our file helps nobody, unless it answers no call at all.
+fn leads_nowhere(error: CuError) -> CuError {
+    match error {
+        CuError::NOT_INITIALIZED | CuError::DEINITIALIZED => error,
+        _ => CuError::INVALID_HANDLE,
+    }
 }
 
 /// The handle for what a ticket claims. `None` where nobody has it: the ticket is worth as much as any file.

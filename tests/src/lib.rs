@@ -4,7 +4,9 @@
 //! process on it that does as it is told, line by line; nothing here waits by sleeping.
 
 mod artifacts;
+mod board;
 mod calls;
+mod crowd;
 pub mod demo;
 pub mod driver;
 mod endure;
@@ -20,7 +22,9 @@ mod tool;
 mod usage;
 
 pub use artifacts::Artifacts;
+pub use board::Board;
 pub use calls::Call;
+pub use crowd::{Crowd, Progress};
 pub use endure::endure;
 pub use machine::{Driver, Machine};
 pub use process::Snapshot;

@@ -8,6 +8,7 @@
 //! `wait T` brings it; `busy T` says whether it is still to come. So a call that a gate holds is seen to be held.
 
 mod capture;
+mod load;
 mod measure;
 mod memory;
 mod objects;
@@ -108,8 +109,10 @@ impl Session {
 
     fn obey(self: &Arc<Self>, words: &mut Words<'_>) -> Answer {
         let verb = words.word()?;
-        if let Some(answer) = outside::obey(self, verb, words) {
-            return answer;
+        for family in [outside::obey, load::obey] {
+            if let Some(answer) = family(self, verb, words) {
+                return answer;
+            }
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
         let families: [Family; 7] =

@@ -5,27 +5,4 @@
 
 mod artifacts;
 pub mod bench;
-mod calls;
-pub mod demo;
-pub mod driver;
-mod endure;
-mod failure;
-mod machine;
-pub mod native;
-mod process;
-pub mod program;
-pub mod scenarios;
-mod stage;
-mod target;
-mod tool;
-mod usage;
-
-pub use artifacts::Artifacts;
-pub use calls::Call;
-pub use endure::endure;
-pub use machine::{Driver, Machine};
-pub use process::Snapshot;
-pub use stage::{Actor, Stage};
-pub use target::{Pending, Start, Target};
-pub use tool::{Outcome, Running, Tool};
-pub use usage::Usage;
+mod board;

@@ -9,6 +9,7 @@
 
 mod bus;
 mod capture;
+mod load;
 mod measure;
 mod memory;
 mod objects;
@@ -109,8 +110,10 @@ impl Session {
 
     fn obey(self: &Arc<Self>, words: &mut Words<'_>) -> Answer {
         let verb = words.word()?;
-        if let Some(answer) = outside::obey(self, verb, words) {
-            return answer;
+        for family in [outside::obey, load::obey] {
+            if let Some(answer) = family(self, verb, words) {
+                return answer;
+            }
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
         let families: [Family; 8] = [

@@ -35,6 +35,11 @@ impl Subject {
         Self { real, prop: what.prop, size: what.size, seen }
     }
 
+    /// Whether the program shows it, so that the window is not needed.
+    pub(super) fn is_seen(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// How many bytes it is.
     pub(super) fn size(&self) -> u64 {
         self.size

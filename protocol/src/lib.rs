@@ -10,6 +10,7 @@ mod message;
 mod name;
 mod phase;
 mod reach;
+mod storage;
 mod verb;
 
 pub use exchange::{Answer, Exchange, ExchangeError, UNASKED};
@@ -25,6 +26,7 @@ pub use message::{
 pub use name::{SUFFIXES, listening_pids, parse_socket_name, socket_name, socket_names};
 pub use phase::{Phase, VerbKind};
 pub use reach::{Credentials, Facts, Reason, Unreachable, pid_depth};
+pub use storage::{PathBytes, ReadFrom, SaveTo};
 pub use verb::{
     AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, HostLimits, InspectRequest,
     LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest,

@@ -12,6 +12,7 @@ use crate::frame::Frame;
 use crate::inventory::{Drain, Inventory};
 use crate::message::{BodyError, EncodeError, decode_request, encode_reply, verb_of};
 use crate::phase::{Phase, VerbKind};
+use crate::storage::{ReadFrom, SaveTo};
 
 extern crate alloc;
 
@@ -110,6 +111,8 @@ pub enum Cause {
     Version,
     /// The asker is not served here: another user, or another pid namespace.
     Refused,
+    /// A chunk store or cache failed, or does not have what was saved to it.
+    Storage,
 }
 
 /// Asks for the inventory.
@@ -165,7 +168,7 @@ pub enum Extent {
     Drop,
 }
 
-/// Saves and frees. Contents go to host memory.
+/// Saves and frees.
 #[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct ReleaseRequest {
     /// How far.
@@ -174,6 +177,8 @@ pub struct ReleaseRequest {
     pub heir_of: Vec<AllocationId>,
     /// Bounds on what host memory may be used.
     pub limits: HostLimits,
+    /// Where the bytes go.
+    pub to: SaveTo,
 }
 
 /// Bounds that the tool has found out for one process.
@@ -188,11 +193,11 @@ pub struct HostLimits {
 pub struct Moved {
     /// Allocations concerned.
     pub objects: u64,
-    /// Bytes that crossed the bus.
+    /// Bytes that were put away, or fetched.
     pub moved: u64,
     /// Bytes that were zero.
     pub zero: u64,
-    /// Bytes that were there already.
+    /// Bytes that were where they had to go already.
     pub deduplicated: u64,
 }
 
@@ -206,12 +211,18 @@ pub struct Transferred {
 }
 
 /// Starts reading saved bytes. No driver call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
-pub struct StageRequest {}
+#[derive(Clone, PartialEq, Eq, Debug, Default, DeriveSerialize, Deserialize)]
+pub struct StageRequest {
+    /// Where the bytes are.
+    pub from: ReadFrom,
+}
 
 /// Re-creates own allocations with their bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
-pub struct LoadRequest {}
+#[derive(Clone, PartialEq, Eq, Debug, Default, DeriveSerialize, Deserialize)]
+pub struct LoadRequest {
+    /// Where the bytes are that were saved to a store.
+    pub from: ReadFrom,
+}
 
 /// Who hands out an allocation at `remap`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]

@@ -158,7 +158,12 @@ fn an_inventory_of_ten_thousand_objects_passes_whole() {
 fn a_message_over_the_limit_is_not_written() {
     let heir_of = vec![AllocationId([1; 16]); REQUEST_LIMIT as usize / 16 + 1];
     let limits = protocol::HostLimits::default();
-    let request = protocol::ReleaseRequest { extent: protocol::Extent::Drop, heir_of, limits };
+    let request = protocol::ReleaseRequest {
+        extent: protocol::Extent::Drop,
+        heir_of,
+        limits,
+        to: protocol::SaveTo::Memory,
+    };
     let error = protocol::encode_request::<verbs::Release>(1, &request).expect_err("too long");
     assert!(matches!(error, protocol::EncodeError::TooLong { limit: REQUEST_LIMIT, .. }), "{error}");
 }

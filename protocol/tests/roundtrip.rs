@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use protocol::{
     Allocation, AllocationId, Blocker, BlockerKind, Cause, Contents, ContextState, Decoder, DeviceInfo,
     Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind, GateLevel,
-    HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, Phase, Progress,
-    QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest,
-    Reply, Request, Secret, Side, Source, StageRequest, StepRequest, Transferred, VerbKind, WaitingThread,
-    decode_failure, decode_reply, encode_failure, encode_request, verbs,
+    HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, PathBytes, Phase, Progress,
+    QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply, RemapRequest, ReopenReply,
+    ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest, Transferred,
+    VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure, encode_request, verbs,
 };
 
 fn id() -> impl Strategy<Value = AllocationId> {
@@ -143,6 +143,25 @@ fn inventory() -> impl Strategy<Value = Inventory> {
     )
 }
 
+fn path() -> impl Strategy<Value = PathBytes> {
+    vec(any::<u8>(), 0..9).prop_map(PathBytes)
+}
+
+fn save_to() -> impl Strategy<Value = SaveTo> {
+    prop_oneof![
+        Just(SaveTo::Memory),
+        (path(), path(), any::<bool>()).prop_map(|(store, ckpt_dir, verify_existing)| SaveTo::Store {
+            store,
+            ckpt_dir,
+            verify_existing
+        }),
+    ]
+}
+
+fn read_from() -> impl Strategy<Value = ReadFrom> {
+    (prop::option::of(path()), prop::option::of(path())).prop_map(|(store, cache)| ReadFrom { store, cache })
+}
+
 fn request() -> impl Strategy<Value = Request> {
     let level = prop::sample::select(vec![GateLevel::Launch, GateLevel::Memory]);
     let source = (id(), any::<i32>()).prop_map(|(allocation, pid)| Source { allocation, pid });
@@ -151,12 +170,14 @@ fn request() -> impl Strategy<Value = Request> {
         (level, any::<u32>())
             .prop_map(|(level, wait_ms)| Request::Quiesce(QuiesceRequest { level, wait_ms })),
         any::<u32>().prop_map(|wait_ms| Request::Step(StepRequest { wait_ms })),
-        (any::<bool>(), vec(id(), 0..9), any::<Option<u64>>()).prop_map(|(save, heir_of, arena_bytes)| {
-            let extent = if save { Extent::Save } else { Extent::Drop };
-            Request::Release(ReleaseRequest { extent, heir_of, limits: HostLimits { arena_bytes } })
-        }),
-        Just(Request::Stage(StageRequest {})),
-        Just(Request::Load(LoadRequest {})),
+        (any::<bool>(), vec(id(), 0..9), any::<Option<u64>>(), save_to()).prop_map(
+            |(save, heir_of, arena_bytes, to)| {
+                let extent = if save { Extent::Save } else { Extent::Drop };
+                Request::Release(ReleaseRequest { extent, heir_of, limits: HostLimits { arena_bytes }, to })
+            }
+        ),
+        read_from().prop_map(|from| Request::Stage(StageRequest { from })),
+        read_from().prop_map(|from| Request::Load(LoadRequest { from })),
         (vec(source, 0..9), any::<u32>())
             .prop_map(|(sources, wait_ms)| Request::Remap(RemapRequest { sources, wait_ms })),
         Just(Request::Reopen(ReopenRequest {})),

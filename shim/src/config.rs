@@ -7,6 +7,9 @@
 //! | `NVSNAP_GPUSHARE_FABRIC` | `0`, `1` | lets fabric handles through |
 //! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | lets GDRCopy be used |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
+//! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 512 by default |
+//! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 8, by default |
+//! | `NVSNAP_GPUSHARE_FILE_FAULTS`, `NVSNAP_GPUSHARE_FILE_TRACE` | for tests | see `transfer/store/places.rs` |
 //!
 //! An empty value is the default. A bad value is ignored, and said once the program has begun to use CUDA. A privileged
 //! program (`AT_SECURE`) takes nothing from its caller's environment.
@@ -23,6 +26,8 @@ const LOG_FILE: u32 = 1 << 2;
 const FABRIC: u32 = 1 << 3;
 const GDRCOPY: u32 = 1 << 4;
 const RAW_FD: u32 = 1 << 5;
+const FILE_FAULTS: u32 = 1 << 6;
+const FILE_TRACE: u32 = 1 << 7;
 
 /// A variable, how its value becomes bits, and what its values are.
 struct Variable {
@@ -41,7 +46,31 @@ const VARIABLES: &[Variable] = &[
         values: "0 or 1",
     },
     Variable { name: b"NVSNAP_GPUSHARE_RAW_FD", parse: |value| parse_flag(value, RAW_FD), values: "0 or 1" },
+    Variable {
+        name: b"NVSNAP_GPUSHARE_STAGING",
+        parse: |value| parse_number(value, 64..=65536, &STAGING_MIB),
+        values: "a number of MiB from 64 to 65536",
+    },
+    Variable {
+        name: b"NVSNAP_GPUSHARE_THREADS",
+        parse: |value| parse_number(value, 1..=64, &THREADS),
+        values: "a number from 1 to 64",
+    },
+    Variable {
+        name: b"NVSNAP_GPUSHARE_FILE_FAULTS",
+        parse: |value| keep(value, &FAULTS_TEXT, FILE_FAULTS),
+        values: "a plan of faults of at most 4 KiB",
+    },
+    Variable {
+        name: b"NVSNAP_GPUSHARE_FILE_TRACE",
+        parse: |value| keep(value, &TRACE_PATH, FILE_TRACE),
+        values: "a path",
+    },
 ];
+
+/// Numbers that were given; 0 where none was.
+static STAGING_MIB: AtomicU32 = AtomicU32::new(0);
+static THREADS: AtomicU32 = AtomicU32::new(0);
 
 /// What was read.
 static BITS: AtomicU32 = AtomicU32::new(0);
@@ -50,13 +79,15 @@ static BAD: AtomicU32 = AtomicU32::new(0);
 
 const PATH_MAX: usize = 4096;
 
-/// The log's absolute path, a C string.
+/// A text, a C string.
 struct Path(UnsafeCell<[u8; PATH_MAX]>);
 
 // SAFETY: written only by `read`, before the bit that makes others read it is set.
 unsafe impl Sync for Path {}
 
 static LOG_PATH: Path = Path(UnsafeCell::new([0; PATH_MAX]));
+static FAULTS_TEXT: Path = Path(UnsafeCell::new([0; PATH_MAX]));
+static TRACE_PATH: Path = Path(UnsafeCell::new([0; PATH_MAX]));
 
 unsafe extern "C" {
     /// The C library's.
@@ -84,9 +115,41 @@ pub(crate) fn log() -> LogPlace {
     if !has(LOG_FILE) {
         return LogPlace::Off;
     }
-    // SAFETY: the bit is set after the last write.
-    let path = unsafe { &*LOG_PATH.0.get() };
-    CStr::from_bytes_until_nul(path).map_or(LogPlace::Off, LogPlace::File)
+    LOG_PATH.text().map_or(LogPlace::Off, LogPlace::File)
+}
+
+/// How many bytes of host memory may be used for chunks on their way.
+pub(crate) fn staging_bytes() -> u64 {
+    const USUAL_MIB: u32 = 512;
+    let mib = match STAGING_MIB.load(Ordering::Relaxed) {
+        0 => USUAL_MIB,
+        mib => mib,
+    };
+    u64::from(mib) << 20
+}
+
+/// How many threads are to help with moving bytes, where that was said.
+pub(crate) fn threads() -> Option<usize> {
+    usize::try_from(THREADS.load(Ordering::Relaxed)).ok().filter(|count| *count > 0)
+}
+
+/// Faults of files that a test has ordered.
+pub(crate) fn file_faults() -> Option<&'static CStr> {
+    has(FILE_FAULTS).then(|| FAULTS_TEXT.text()).flatten()
+}
+
+/// Where a test wants calls on files to be written down.
+pub(crate) fn file_trace() -> Option<&'static CStr> {
+    has(FILE_TRACE).then(|| TRACE_PATH.text()).flatten()
+}
+
+impl Path {
+    /// To be called when the bit of the text is set.
+    fn text(&self) -> Option<&CStr> {
+        // SAFETY: the bit is set after the last write.
+        let text = unsafe { &*self.0.get() };
+        CStr::from_bytes_until_nul(text).ok()
+    }
 }
 
 /// Whether fabric handles are let through.
@@ -180,6 +243,30 @@ fn parse_flag(value: &CStr, bit: u32) -> Option<u32> {
     }
 }
 
+fn parse_number(value: &CStr, range: core::ops::RangeInclusive<u32>, into: &AtomicU32) -> Option<u32> {
+    if value.is_empty() {
+        return Some(0);
+    }
+    let number = str::from_utf8(value.to_bytes()).ok()?.parse().ok()?;
+    if !range.contains(&number) {
+        return None;
+    }
+    into.store(number, Ordering::Relaxed);
+    Some(0)
+}
+
+/// Keeps a text as it is.
+fn keep(value: &CStr, into: &Path, bit: u32) -> Option<u32> {
+    if value.is_empty() {
+        return Some(0);
+    }
+    // SAFETY: `read` is the only writer, and nobody reads before it is done.
+    let text = unsafe { &mut *into.0.get() };
+    let value = value.to_bytes_with_nul();
+    text.get_mut(..value.len())?.copy_from_slice(value);
+    Some(bit)
+}
+
 /// Keeps the path, absolute: the program may change its directory.
 fn parse_log(value: &CStr) -> Option<u32> {
     match value.to_bytes() {
@@ -218,5 +305,11 @@ mod tests {
         assert_eq!(parse_flag(c"0", FABRIC), Some(0));
         assert_eq!(parse_flag(c"yes", FABRIC), None);
         assert_eq!(parse_log(c"stderr"), Some(LOG_STDERR));
+        let number = AtomicU32::new(0);
+        for bad in [c"0", c"65", c"-1", c"x", c"1 "] {
+            assert_eq!(parse_number(bad, 1..=64, &number), None, "{bad:?}");
+        }
+        assert_eq!((parse_number(c"", 1..=64, &number), number.load(Ordering::Relaxed)), (Some(0), 0));
+        assert_eq!((parse_number(c"64", 1..=64, &number), number.load(Ordering::Relaxed)), (Some(0), 64));
     }
 }

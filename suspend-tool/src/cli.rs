@@ -8,6 +8,12 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::pid::Pid;
 
+mod storage;
+
+pub use storage::{
+    CacheGcArgs, Gib, PlaceArgs, PrefetchArgs, SaveArgs, StoreGcArgs, StoreVerifyArgs, ThreadArgs,
+};
+
 /// Suspends and resumes all processes of a GPU workload.
 ///
 /// Exit codes: 0 done; 1 failed, and everything runs as before; 2 wrong usage; 3 failed, and something needs the command
@@ -37,6 +43,8 @@ pub struct Before {
     pub(crate) tree: TreeArgs,
     #[command(flatten)]
     pub(crate) criu: CriuArgs,
+    #[command(flatten)]
+    pub(crate) save: SaveArgs,
 }
 
 /// How to report.
@@ -122,12 +130,14 @@ pub enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Bring the processes to rest, save their GPU memory to host memory, and free it.
+    /// Bring the processes to rest, save their GPU memory to host memory or to a chunk store, and free it.
     Suspend {
         #[command(flatten)]
         processes: PidArgs,
         #[command(flatten)]
         wait: WaitArgs,
+        #[command(flatten)]
+        save: SaveArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -137,6 +147,8 @@ pub enum Verb {
         processes: PidArgs,
         #[command(flatten)]
         map: MapArgs,
+        #[command(flatten)]
+        places: PlaceArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -167,6 +179,8 @@ pub enum Verb {
         #[command(flatten)]
         processes: PidArgs,
         #[command(flatten)]
+        save: SaveArgs,
+        #[command(flatten)]
         output: OutputArgs,
     },
     /// Phase 3 of a suspend: the driver's lock and checkpoint.
@@ -192,6 +206,8 @@ pub enum Verb {
         #[command(flatten)]
         processes: PidArgs,
         #[command(flatten)]
+        places: PlaceArgs,
+        #[command(flatten)]
         output: OutputArgs,
     },
     /// Phase 3 of a resume: share it again.
@@ -208,6 +224,15 @@ pub enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Copy the chunks of a checkpoint from a store to a cache on this node, and check them. May be repeated: it goes on
+    /// where it was.
+    CachePrefetch(PrefetchArgs),
+    /// Remove from a cache what was not used for longest, until it has the size. What is in use stays.
+    CacheGc(CacheGcArgs),
+    /// Find the chunks of a store that no checkpoint needs, and remove them if told to.
+    StoreGc(StoreGcArgs),
+    /// Read every chunk of a store or cache, and name those that are bad.
+    StoreVerify(StoreVerifyArgs),
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions {
@@ -237,6 +262,10 @@ impl Verb {
             Self::Load { .. } => "load",
             Self::Remap { .. } => "remap",
             Self::Reopen { .. } => "reopen",
+            Self::CachePrefetch(_) => "cache-prefetch",
+            Self::CacheGc(_) => "cache-gc",
+            Self::StoreGc(_) => "store-gc",
+            Self::StoreVerify(_) => "store-verify",
             Self::Completions { .. } => "completions",
             Self::Man => "man",
         }
@@ -259,6 +288,10 @@ impl Verb {
             | Self::List { .. }
             | Self::Gpus { .. }
             | Self::Run { .. }
+            | Self::CachePrefetch(_)
+            | Self::CacheGc(_)
+            | Self::StoreGc(_)
+            | Self::StoreVerify(_)
             | Self::Completions { .. }
             | Self::Man => false,
         }
@@ -279,6 +312,10 @@ impl Verb {
             | Self::Load { output, .. }
             | Self::Remap { output, .. }
             | Self::Reopen { output, .. } => Some(output),
+            Self::CachePrefetch(args) => Some(&mut args.output),
+            Self::CacheGc(args) => Some(&mut args.output),
+            Self::StoreGc(args) => Some(&mut args.output),
+            Self::StoreVerify(args) => Some(&mut args.output),
             Self::Run { .. } | Self::Completions { .. } | Self::Man => None,
         }
     }
@@ -327,6 +364,9 @@ impl Cli {
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Verb, clap::Error> {
         let Self { before, mut verb } = Self::try_parse_from(args)?;
         verb.take(before)?;
+        if let Verb::Suspend { save, .. } | Verb::Release { save, .. } = &verb {
+            save.hold_together()?;
+        }
         Ok(verb)
     }
 }
@@ -335,7 +375,8 @@ impl Verb {
     /// Takes the options that stood before the verb. One that the verb does not have is an error, as it is behind it.
     fn take(&mut self, before: Before) -> Result<(), clap::Error> {
         let name = self.name();
-        let Before { output, wait, map, tree, criu } = before;
+        let Before { output, wait, map, tree, criu, save } = before;
+        self.take_places(save)?;
         if output.json {
             self.output().ok_or_else(|| unfit("--json", name))?.json = true;
         }
@@ -358,9 +399,41 @@ impl Verb {
     }
 }
 
+impl Verb {
+    fn take_places(&mut self, before: SaveArgs) -> Result<(), clap::Error> {
+        let name = self.name();
+        match self {
+            Self::Suspend { save, .. } | Self::Release { save, .. } => save.take(before),
+            Self::Resume { places, .. } | Self::Load { places, .. } => {
+                if before.ckpt_dir.is_some() {
+                    return Err(unfit("--ckpt-dir", name));
+                }
+                if before.verify_existing {
+                    return Err(unfit("--verify-existing", name));
+                }
+                places.take(before.places);
+            }
+            Self::CachePrefetch(args) if before.places.given().is_none() && before.ckpt_dir.is_none() => {
+                args.verify_existing |= before.verify_existing;
+            }
+            _ => {
+                let given = before.places.given();
+                let given = given.or(before.ckpt_dir.as_ref().map(|_| "--ckpt-dir"));
+                if let Some(option) = given.or(before.verify_existing.then_some("--verify-existing")) {
+                    return Err(unfit(option, name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 fn unfit(option: &str, verb: &str) -> clap::Error {
-    let message = format!("`{verb}` has no option {option}");
-    Cli::command().error(clap::error::ErrorKind::UnknownArgument, message)
+    wrong(clap::error::ErrorKind::UnknownArgument, format!("`{verb}` has no option {option}"))
+}
+
+fn wrong(kind: clap::error::ErrorKind, message: String) -> clap::Error {
+    Cli::command().error(kind, message)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -389,7 +462,7 @@ mod tests {
         let before = parse("x --json --timeout 2.5 suspend 5 6 --tree").unwrap();
         assert_eq!(before, parse("x suspend --tree 5 --timeout 2.5 6 --json").unwrap());
         match before {
-            Verb::Suspend { processes, wait, output } => {
+            Verb::Suspend { processes, wait, output, .. } => {
                 assert_eq!(processes.pids.iter().map(|pid| pid.number()).collect::<Vec<_>>(), [5, 6]);
                 assert!(processes.tree.tree && output.json);
                 assert_eq!(wait.or_usual(), Duration::from_millis(2500));

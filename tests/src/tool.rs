@@ -43,6 +43,12 @@ impl Tool {
         self
     }
 
+    /// Gives an argument, or the value of the option before.
+    pub fn argument(mut self, argument: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.arg(argument);
+        self
+    }
+
     /// Runs one verb on these processes.
     pub fn verb(mut self, verb: &str, pids: &[i32]) -> Result<Outcome> {
         self.command.arg(verb).args(pids.iter().map(i32::to_string));

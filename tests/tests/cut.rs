@@ -146,9 +146,7 @@ fn a_host_function_that_needs_a_lock_held_at_the_gate_is_cut() -> Result<()> {
 
 #[test]
 fn an_import_in_flight_is_cut() -> Result<()> {
-    show(ranks(2)?, |crowd| {
-        crowd.start("exchange", &[0, 1], 1, |rank| ["give r1", "take"][rank].to_owned())
-    })
+    show(ranks(2)?, |crowd| crowd.start("exchange", &[0, 1], 1, |rank| ["give r1", "take"][rank].to_owned()))
 }
 
 #[test]

@@ -14,15 +14,18 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use thiserror::Error;
 
 use super::{FileLayer, Open, OpenFile, Rename, Stat, Volume};
+use crate::error::{About, FileError};
 
 const CALLS: [&str; 20] = [
     "*",
@@ -70,6 +73,8 @@ const ERRORS: [(&str, Errno); 16] = [
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     faults: Vec<Fault>,
+    /// Where calls are written down.
+    trace: Option<OwnedFd>,
 }
 
 /// A fault that is not `call:nth:pid=effect`.
@@ -101,11 +106,15 @@ impl FaultPlan {
     /// Reads a plan. An empty text is a plan without faults.
     pub fn parse(text: &str) -> Result<Self, BadFault> {
         let faults = text.split(';').map(str::trim).filter(|fault| !fault.is_empty());
-        Ok(Self { faults: faults.map(Fault::parse).collect::<Result<_, _>>()? })
+        Ok(Self { faults: faults.map(Fault::parse).collect::<Result<_, _>>()?, trace: None })
     }
 
     /// What shall happen to the call that is about to be made. `special`: it is of the kind behind the dot.
     fn effect(&self, call: &str, special: bool) -> Option<Effect> {
+        if let Some(trace) = &self.trace {
+            // One write, so that lines of several threads do not mix. A test notices what is missing.
+            let _ = rustix::io::write(trace, format!("{call}\n").as_bytes());
+        }
         let mut effect = None;
         for fault in &self.faults {
             if fault.applies(call, special) {
@@ -174,6 +183,14 @@ impl<L: FileLayer> Faulty<L> {
     /// Lets `plan` happen in front of `behind`.
     pub fn new(behind: L, plan: FaultPlan) -> Self {
         Self { behind, plan: Arc::new(plan) }
+    }
+
+    /// The same, and writes the name of every call into the file `trace`, a line each.
+    pub fn traced(behind: L, mut plan: FaultPlan, trace: &Path) -> Result<Self, FileError> {
+        let how = OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(trace, how, Mode::RUSR | Mode::WUSR).map_err(io::Error::from);
+        plan.trace = Some(opened.about("open", trace)?);
+        Ok(Self::new(behind, plan))
     }
 }
 

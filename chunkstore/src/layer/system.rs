@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl FileLayer for System {
             Access::Create => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
         };
         flags.set(OFlags::DIRECT, how.direct);
-        let fd = uninterrupted(|| fs::open(path, flags, FILE_MODE))?;
+        let fd = above_standard(uninterrupted(|| fs::open(path, flags, FILE_MODE))?)?;
         Ok(Box::new(SystemFile { fd, direct: how.direct }))
     }
 
@@ -108,6 +108,12 @@ impl FileLayer for System {
 
 fn open_dir(path: &Path) -> Result<OwnedFd, Errno> {
     uninterrupted(|| fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()))
+}
+
+/// A program that has closed a standard stream must not write into one of our files when it uses the number.
+fn above_standard(fd: OwnedFd) -> Result<OwnedFd, Errno> {
+    const LOWEST: i32 = 3;
+    if fd.as_raw_fd() >= LOWEST { Ok(fd) } else { rustix::io::fcntl_dupfd_cloexec(&fd, LOWEST) }
 }
 
 fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {

@@ -6,37 +6,57 @@ use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
 use super::Phases;
 use super::release::forget_copies;
+use super::storage;
 use super::trouble::{Trouble, Why};
 use super::views::map;
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
+use crate::transfer::store::held;
 use crate::transfer::{self, Loader, Subject, TransferError};
 use crate::world::world;
 
 /// Makes again what is dropped, fills it, and maps what is not mapped. Repeated, it goes on with what is left.
-pub(crate) fn run(_: &LoadRequest, phases: &Phases) -> Result<Transferred, Failure> {
+pub(crate) fn run(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Failure> {
     // What was saved and never dropped has its bytes still.
     forget_copies();
-    let done = load_all(phases).map_err(|trouble| trouble.failure("load", phases.get()))?;
+    let done = load_all(request, phases).map_err(|trouble| trouble.failure("load", phases.get()))?;
     arena::forget();
+    held::forget();
     Ok(done)
 }
 
-fn load_all(phases: &Phases) -> Result<Transferred, Trouble> {
+fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Trouble> {
     let mut objects = world().objects();
     objects.retain(|object| object.bytes != Bytes::Elsewhere);
     // A ring serves one device.
     objects.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
     let saved = objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
-    phases.expect(saved.clone().sum());
-    match saved.max() {
+    phases.expect(saved.sum());
+    let (stored, objects) = storage::split(objects);
+    // First what needs something from outside.
+    let from_store = storage::load(&stored, &request.from, phases)?;
+    let in_memory =
+        objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
+    let from_memory = match in_memory.max() {
         None => bring_back(&objects, None),
         Some(largest) => {
             let lead = |loader: &mut Loader<'_>| bring_back(&objects, Some(loader));
             transfer::with_loader(largest, &HostMemory, phases, lead)
                 .map_err(|error| Trouble::of("all allocations", error.into()))?
         }
-    }
+    }?;
+    Ok(sum(&from_store, &from_memory))
+}
+
+fn sum(one: &Transferred, other: &Transferred) -> Transferred {
+    let (a, b) = (&one.bytes, &other.bytes);
+    let bytes = Moved {
+        objects: a.objects + b.objects,
+        moved: a.moved + b.moved,
+        zero: a.zero + b.zero,
+        deduplicated: a.deduplicated + b.deduplicated,
+    };
+    Transferred { bytes, mappings: one.mappings + other.mappings }
 }
 
 fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result<Transferred, Trouble> {
@@ -60,7 +80,7 @@ fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result
 }
 
 /// The real handle, of memory that is made if there is none.
-fn backing(object: &Object) -> Result<MemHandle, Why> {
+pub(super) fn backing(object: &Object) -> Result<MemHandle, Why> {
     if let Backing::Live(real) = object.backing {
         return Ok(real);
     }
@@ -83,12 +103,13 @@ fn fill(object: &Object, subject: &Subject, loader: &mut Loader<'_>) -> Result<S
     Ok(saved)
 }
 
-fn count(bytes: &mut Moved, saved: &Saved) {
+/// Counts the bytes of an object by their fate.
+pub(super) fn count(bytes: &mut Moved, saved: &Saved) {
     bytes.objects += 1;
     for piece in saved.pieces() {
         match piece.place {
             Place::Zero => bytes.zero += piece.len,
-            Place::Host(_) => bytes.moved += piece.len,
+            Place::Host(_) | Place::Chunk { .. } => bytes.moved += piece.len,
         }
     }
 }

@@ -6,14 +6,16 @@
 use std::time::Duration;
 
 use cuda_sys::AccessFlags;
-use protocol::{AllocationId, Failure, Moved, Phase, ReleaseRequest, Transferred};
+use protocol::{AllocationId, Failure, HostLimits, Moved, Phase, ReleaseRequest, SaveTo, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Origin};
 
 use super::Phases;
 use super::quiesce::hold_answers;
+use super::storage::{self, Target};
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
 use crate::transfer::arena::{self, Parts};
+use crate::transfer::store::held;
 use crate::transfer::{self, Subject, TransferError};
 use crate::world::{self, world};
 
@@ -24,6 +26,8 @@ const ASKING: Duration = Duration::from_secs(5);
 pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferred, Failure> {
     hold_answers(ASKING, phases.get())?;
     let bytes = save(request, phases)?;
+    // Last of what may fail while nothing was dropped: all processes have saved.
+    storage::commit().map_err(|trouble| failed(&trouble, phases))?;
     world().lend(&request.heir_of);
     phases.set(Phase::Released);
     let mappings = drop_all().map_err(|trouble| trouble.failure("release", phases.get()))?;
@@ -35,19 +39,23 @@ pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferr
 pub(crate) fn save(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Failure> {
     // What nobody holds any more need not be saved.
     world::sweep_all();
-    save_all(request, phases).map_err(|trouble| {
-        if phases.get() != Phase::Released {
-            forget_copies();
-        }
-        trouble.failure("release", phases.get())
-    })
+    save_all(request, phases).map_err(|trouble| failed(&trouble, phases))
+}
+
+fn failed(trouble: &Trouble, phases: &Phases) -> Failure {
+    if phases.get() != Phase::Released {
+        forget_copies();
+    }
+    trouble.failure("release", phases.get())
 }
 
 /// Forgets copies of bytes that are still live, since the program is going to run again.
 pub(crate) fn forget_copies() {
     world().forget_copies();
+    held::give_up();
     if !world().any_saved() {
         arena::forget();
+        held::forget();
     }
 }
 
@@ -58,14 +66,24 @@ fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble>
         objects.into_iter().filter(|object| needs_copy(object, &request.heir_of)).collect();
     // A ring serves one device.
     todo.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
-    let Some(largest) = todo.iter().map(|object| object.what.size).max() else { return Ok(Moved::default()) };
     phases.expect(todo.iter().map(|object| object.what.size).sum());
+    match &request.to {
+        SaveTo::Memory => save_to_memory(&todo, request.limits, phases),
+        SaveTo::Store { store, ckpt_dir, verify_existing } => {
+            let target = Target { store, ckpt_dir, verify_existing: *verify_existing };
+            storage::save(&todo, target, request.limits, phases)
+        }
+    }
+}
+
+fn save_to_memory(todo: &[Object], limits: HostLimits, phases: &Phases) -> Result<Moved, Trouble> {
+    let Some(largest) = todo.iter().map(|object| object.what.size).max() else { return Ok(Moved::default()) };
     let trouble =
         |(object, error): (Option<usize>, TransferError)| match object.and_then(|object| todo.get(object)) {
             Some(object) => Trouble::with(&object.what, error.into()),
             None => Trouble::of("all allocations", error.into()),
         };
-    let parts = Parts::new(todo.iter().map(|object| object.what.size), request.limits.arena_bytes)
+    let parts = Parts::new(todo.iter().map(|object| object.what.size), limits.arena_bytes)
         .map_err(|error| trouble((None, error)))?;
     let views = world().views();
     let saved = transfer::with_saver(largest, &parts, phases, |saver| {

@@ -48,6 +48,9 @@ impl Trouble {
             Why::Transfer(TransferError::Driver { error, .. }) => Cause::Driver(error.raw()),
             Why::Transfer(TransferError::System { errno, .. }) => Cause::System(*errno),
             Why::Transfer(TransferError::OverLimit { .. }) => Cause::System(libc::ENOMEM),
+            Why::Transfer(TransferError::Storage { errno, .. }) => {
+                errno.map_or(Cause::Storage, Cause::System)
+            }
             Why::Transfer(TransferError::Panicked) => Cause::Poisoned,
             Why::Peer(_) => Cause::Unknown,
             Why::InUse => Cause::Busy,

@@ -109,7 +109,7 @@ impl Sink for Parts {
         self.arena.charge(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         let outside = TransferError::System { call: "the arena", errno: libc::EFAULT };
         let start = self.starts.get(object).map_or(u64::MAX, |start| start.saturating_add(at));
-        let start = usize::try_from(start).map_err(|_| outside)?;
+        let start = usize::try_from(start).map_err(|_| outside.clone())?;
         if start.checked_add(bytes.len()).is_none_or(|end| end > self.arena.len) {
             return Err(outside);
         }
@@ -134,6 +134,8 @@ impl Source for HostMemory {
                 // SAFETY: written by `keep` and not changed since; the arena is held as long as a record names it.
                 into.copy_from_slice(unsafe { slice::from_raw_parts(from, into.len()) });
             }
+            // Objects in a store are loaded from there.
+            Place::Chunk { .. } => return Err(TransferError::Panicked),
         }
         Ok(())
     }

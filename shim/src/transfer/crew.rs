@@ -1,4 +1,5 @@
-//! Threads that help with one transfer and are gone when it is over. They allocate nothing.
+//! Threads that help with one transfer and are gone when it is over. Those of a transfer through host memory allocate
+//! nothing; those that work with files do, and leave the C library a few of its own arenas for the next time.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -13,8 +14,11 @@ const MOST: usize = 16;
 /// They call plain copies and nothing of the program's.
 const STACK: usize = 256 << 10;
 
-/// How many threads help: one per processor that this process may use.
+/// How many threads help: what the environment says, else one per processor that this process may use.
 fn strength() -> usize {
+    if let Some(count) = crate::config::threads() {
+        return count;
+    }
     // SAFETY: an all-zero set is an empty one.
     let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
     // SAFETY: the set is as large as said.

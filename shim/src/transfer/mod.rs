@@ -20,6 +20,7 @@ mod queue;
 mod reach;
 mod ring;
 mod save;
+pub(crate) mod store;
 mod window;
 mod zero;
 
@@ -51,7 +52,7 @@ pub(crate) trait Source: Sync {
 }
 
 /// Why bytes could not be moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TransferError {
     /// The driver said no.
     Driver {
@@ -71,6 +72,13 @@ pub(crate) enum TransferError {
     OverLimit {
         /// How much was allowed.
         limit: u64,
+    },
+    /// A store or cache failed, or does not have what was saved to it.
+    Storage {
+        /// What was wrong where, in full.
+        text: String,
+        /// What the system said, where it was the system.
+        errno: Option<i32>,
     },
     /// A panic was caught in the crew.
     Panicked,
@@ -99,6 +107,7 @@ impl fmt::Display for TransferError {
             Self::OverLimit { limit } => {
                 write!(f, "more than the allowed {limit} bytes of host memory are needed")
             }
+            Self::Storage { text, .. } => f.write_str(text),
             Self::Panicked => f.write_str("an internal error of libnvsnap_gpushare.so"),
         }
     }
@@ -170,7 +179,7 @@ impl Trouble {
     }
 
     fn first(&self) -> Option<(usize, TransferError)> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Success unless there was an error.

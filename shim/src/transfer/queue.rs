@@ -35,6 +35,11 @@ impl<T> Queue<T> {
         self.changed.notify_one();
     }
 
+    /// The next item, if there is one at this moment.
+    pub(super) fn try_pop(&self) -> Option<T> {
+        self.lock().items.pop_front()
+    }
+
     /// The next item, or `None` once the queue is closed and empty.
     pub(super) fn pop(&self) -> Option<T> {
         let mut state = self.lock();

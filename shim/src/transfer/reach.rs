@@ -43,6 +43,11 @@ impl Subject {
         }
     }
 
+    /// Whether the program shows it, so that the window is not needed.
+    pub(super) fn is_seen(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// How many bytes it is.
     pub(super) fn size(&self) -> u64 {
         self.size

@@ -10,6 +10,9 @@ use crate::pid::Pid;
 use crate::proc::{HostMemory, ProcFs};
 use crate::report::bytes;
 
+/// What its findings are called.
+pub(super) const KIND: &str = "host-memory";
+
 /// Who shares a bound: the whole system, or a control group.
 #[derive(Debug)]
 struct Domain {
@@ -73,12 +76,12 @@ fn too_small(domain: &Domain, needed: u64) -> Finding {
     let (needed, available) = (bytes(needed), bytes(domain.available));
     match &domain.group {
         None => Finding::blocker(
-            "host-memory",
+            KIND,
             format!("{needed} of host memory would be needed and {available} are available"),
             "free host memory, or suspend fewer processes at a time",
         ),
         Some(group) => Finding::blocker(
-            "host-memory",
+            KIND,
             format!(
                 "{needed} of host memory would be needed and the control group {} leaves {available}",
                 group.display()

@@ -26,6 +26,15 @@ pub struct Verdict {
     pub saved: BTreeMap<Pid, u64>,
 }
 
+impl Verdict {
+    /// The same where no byte is going to stay in host memory.
+    #[must_use]
+    pub fn without_host_memory(mut self) -> Self {
+        self.findings.retain(|finding| finding.kind != super::host::KIND);
+        self
+    }
+}
+
 /// Judges what was seen. With `criu`, what keeps a process from being dumped blocks too.
 pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
     let mut findings = Vec::new();

@@ -197,7 +197,7 @@ fn slow(step: u64) {
 
 fn load() -> Result<Transferred, ShimError> {
     let patience = Patience::WhileMoving(Duration::from_millis(900));
-    sockets().ask::<Load>(target(own()), &protocol::LoadRequest {}, patience)
+    sockets().ask::<Load>(target(own()), &protocol::LoadRequest::default(), patience)
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The verbs: what each looks at, what it does, and what it says in the end.
 
 mod check;
+mod chunks;
 mod context;
 #[cfg(test)]
 mod failures;
@@ -15,6 +16,7 @@ mod resume;
 mod run;
 mod set;
 mod status;
+mod storage;
 mod suspend;
 
 pub use check::check;
@@ -46,6 +48,10 @@ pub fn carry_out(mut verb: Verb) -> Exit {
         }
         Verb::Man => return man(),
         Verb::Run { command } => run::run(&command),
+        Verb::CachePrefetch(args) => chunks::prefetch(&args),
+        Verb::CacheGc(args) => chunks::collect_cache(&args),
+        Verb::StoreGc(args) => chunks::collect_store(&args),
+        Verb::StoreVerify(args) => chunks::verify(&args),
         verb => on_machine(verb, json),
     };
     outcome.show(json);
@@ -88,17 +94,17 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         }
         Verb::List { .. } => status::list(&context, json),
         Verb::Gpus { file, .. } => gpus::gpus(&context, file.as_deref(), json),
-        Verb::Suspend { processes, wait, .. } => {
-            with_pids(&context, name, &processes, |pids| suspend(&context, pids, wait.or_usual()))
-        }
-        Verb::Resume { processes, map, .. } => {
-            with_pids(&context, name, &processes, |pids| resume(&context, pids, map.gpu_map.as_deref()))
-        }
+        Verb::Suspend { processes, wait, save, .. } => with_pids(&context, name, &processes, |pids| {
+            suspend::suspend_to(&context, pids, wait.or_usual(), &save)
+        }),
+        Verb::Resume { processes, map, places, .. } => with_pids(&context, name, &processes, |pids| {
+            resume::resume_from(&context, pids, map.gpu_map.as_deref(), &places)
+        }),
         Verb::Quiesce { processes, wait, .. } => {
             with_pids(&context, name, &processes, |pids| phases::quiesce(&context, pids, wait.or_usual()))
         }
-        Verb::Release { processes, .. } => {
-            with_pids(&context, name, &processes, |pids| phases::release(&context, pids))
+        Verb::Release { processes, save, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::release(&context, pids, &save))
         }
         Verb::Checkpoint { processes, wait, .. } => {
             with_pids(&context, name, &processes, |pids| phases::checkpoint(&context, pids, wait.or_usual()))
@@ -106,8 +112,8 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::Restore { processes, map, .. } => with_pids(&context, name, &processes, |pids| {
             phases::restore(&context, pids, map.gpu_map.as_deref())
         }),
-        Verb::Load { processes, .. } => {
-            with_pids(&context, name, &processes, |pids| phases::load(&context, pids))
+        Verb::Load { processes, places, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::load(&context, pids, &places))
         }
         Verb::Remap { processes, .. } => {
             with_pids(&context, name, &processes, |pids| phases::remap(&context, pids))
@@ -115,9 +121,13 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::Reopen { processes, .. } => {
             with_pids(&context, name, &processes, |pids| phases::reopen(&context, pids))
         }
-        Verb::Run { .. } | Verb::Completions { .. } | Verb::Man => {
-            Outcome::new(name, Exit::Usage, "it does not look at the machine")
-        }
+        Verb::Run { .. }
+        | Verb::CachePrefetch(_)
+        | Verb::CacheGc(_)
+        | Verb::StoreGc(_)
+        | Verb::StoreVerify(_)
+        | Verb::Completions { .. }
+        | Verb::Man => Outcome::new(name, Exit::Usage, "it does not look at the machine"),
     }
 }
 

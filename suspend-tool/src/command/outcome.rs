@@ -66,6 +66,8 @@ pub struct Outcome {
     pub next: Option<String>,
     /// What was measured, and the time of the whole.
     pub tally: Option<(Tally, Duration)>,
+    /// Numbers for programs, beside the sentence: an object.
+    pub numbers: Option<Value>,
 }
 
 impl Outcome {
@@ -80,6 +82,7 @@ impl Outcome {
             left: Vec::new(),
             next: None,
             tally: None,
+            numbers: None,
         }
     }
 
@@ -101,6 +104,11 @@ impl Outcome {
     /// With the processes it was about.
     pub fn about(self, pids: impl IntoIterator<Item = Pid>) -> Self {
         Self { pids: pids.into_iter().collect(), ..self }
+    }
+
+    /// With numbers for programs.
+    pub(super) fn counting(self, numbers: Value) -> Self {
+        Self { numbers: Some(numbers), ..self }
     }
 
     /// Shows it: to people the good on standard output and the rest on standard error, to programs a summary.
@@ -183,6 +191,9 @@ impl Outcome {
             object.insert("seconds".into(), times.into());
             object.insert("bytes".into(), bytes.into());
             object.insert("steps".into(), json!(tally.steps));
+        }
+        if let (Some(Value::Object(numbers)), Some(object)) = (&self.numbers, summary.as_object_mut()) {
+            object.extend(numbers.clone());
         }
         summary
     }

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::resume::on_which_gpus;
 use super::set::{Held, after_failure, finished};
+use super::storage::{Storage, read_from};
 use super::suspend::decide_anew;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, refusal};
+use crate::cli::{PlaceArgs, SaveArgs};
 use crate::driver::Driver;
 use crate::lifecycle::{
     Checkpoint, Decide, Failed, Lock, NoJournal, Orders, Quiesce, Release, Session, Step, StepError,
@@ -97,18 +99,25 @@ pub(super) fn quiesce(context: &Context, pids: &[Pid], timeout: Duration) -> Out
     }
 }
 
-pub(super) fn release(context: &Context, pids: &[Pid]) -> Outcome {
+pub(super) fn release(context: &Context, pids: &[Pid], save: &SaveArgs) -> Outcome {
     let verb = Stage::Release.name();
     let set = match open(context, verb, pids, WAIT) {
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
+    let storage = match Storage::open(save, &set.seen) {
+        Ok(storage) => storage,
+        Err(finding) => return Outcome::refused(verb, vec![finding]).about(pids.to_vec()),
+    };
+    let to = storage.as_ref().map(Storage::target).unwrap_or_default();
     let decide: Decide<'_> = Box::new(|| {
-        let (_, verdict) = decide_anew(&context.machine, &set.session, &set.around)?;
-        Ok(Orders { plan: verdict.plan, limits: verdict.limits })
+        let (_, verdict) = decide_anew(&context.machine, &set.session, &set.around, &to)?;
+        Ok(Orders { plan: verdict.plan, limits: verdict.limits, to: to.clone() })
     });
     let result = set.release(decide).apply();
-    set.finish(verb, result)
+    let filled = result.is_ok().then(|| storage.as_ref()?.fill_cache(&*context.reporter)).flatten();
+    let outcome = set.finish(verb, result);
+    Outcome { findings: filled.into_iter().collect(), ..outcome }
 }
 
 pub(super) fn checkpoint(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
@@ -142,12 +151,17 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
     set.finish(verb, restored.and(unlocked))
 }
 
-pub(super) fn load(context: &Context, pids: &[Pid]) -> Outcome {
+pub(super) fn load(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {
     let verb = Stage::Load.name();
-    match open(context, verb, pids, WAIT) {
-        Ok(set) => set.finish(verb, set.released().mend().and(set.released().load())),
-        Err(outcome) => *outcome,
+    let mut set = match open(context, verb, pids, WAIT) {
+        Ok(set) => set,
+        Err(outcome) => return *outcome,
+    };
+    match read_from(places, &set.seen) {
+        Ok(from) => set.session.from = from,
+        Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
     }
+    set.finish(verb, set.released().mend().and(set.released().load()))
 }
 
 pub(super) fn remap(context: &Context, pids: &[Pid]) -> Outcome {

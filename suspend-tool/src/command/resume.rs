@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_sys::ProcessState;
-use protocol::Phase;
+use protocol::{Phase, ReadFrom};
 
 use super::gpus::read_list;
 use super::set::{after_failure, finished};
+use super::storage::read_from;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
+use crate::cli::PlaceArgs;
 use crate::driver::Driver;
 use crate::lifecycle::{Orders, StepError, steps, undo_all};
 use crate::pid::{Pid, listed};
@@ -22,6 +24,16 @@ const VERB: &str = "resume";
 
 /// Brings these processes back, from wherever each of them stands.
 pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
+    resume_from(context, pids, map, &PlaceArgs::default())
+}
+
+/// The same, with what was saved to a store read where the options say.
+pub(super) fn resume_from(
+    context: &Context,
+    pids: &[Pid],
+    map: Option<&Path>,
+    places: &PlaceArgs,
+) -> Outcome {
     let begun = Instant::now();
     let held = match context.hold(pids) {
         Ok(held) => held,
@@ -61,10 +73,17 @@ pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
             GpuMap::default()
         }
     };
+    let from = match read_from(places, &seen) {
+        Ok(from) => from,
+        Err(found) => {
+            findings.extend(found);
+            ReadFrom::default()
+        }
+    };
     if refusal(&findings).is_some() {
         return Outcome::refused(VERB, findings).about(pids.to_vec());
     }
-    let session = context.session(&driver, &seen, Duration::from_secs(30));
+    let session = context.session(&driver, &seen, Duration::from_secs(30)).reading(from);
     // Only the undos of these steps are used.
     let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
     let errors = undo_all(&mut steps(&session, decide, map.pairs));

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cuda_sys::ProcessState;
-use protocol::Phase;
+use protocol::{Phase, SaveTo};
 
 use super::set::{after_failure, finished};
+use super::storage::Storage;
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, device_demand, judge, plan, refusal};
+use crate::cli::SaveArgs;
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
 use crate::pid::{Pid, listed};
@@ -18,8 +20,13 @@ use crate::topology::{Around, Member, Plan};
 
 const VERB: &str = "suspend";
 
-/// Suspends these processes.
+/// Suspends these processes, and keeps their bytes in their host memory.
 pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
+    suspend_to(context, pids, timeout, &SaveArgs::default())
+}
+
+/// Suspends these processes, and saves their bytes where the options say.
+pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, save: &SaveArgs) -> Outcome {
     let begun = Instant::now();
     let held = match context.hold(pids) {
         Ok(held) => held,
@@ -30,7 +37,10 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
         let text = format!("already suspended: process {}", listed(pids.iter().copied()));
         return Outcome::new(VERB, Exit::Done, text).about(pids.to_vec());
     }
-    let verdict = judge(&context.machine, &survey, false);
+    let mut verdict = judge(&context.machine, &survey, false);
+    if save.places.store.is_some() {
+        verdict = verdict.without_host_memory();
+    }
     let driver = match &context.machine.driver {
         Ok(driver) if refusal(&verdict.findings).is_none() => Arc::clone(driver),
         _ => return Outcome::refused(VERB, verdict.findings).about(pids.to_vec()),
@@ -39,14 +49,31 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
         Ok(boot) => boot,
         Err(error) => return Outcome::failed(VERB, &error),
     };
+    // The last thing before something is done to the processes: a store may be made here.
+    let storage = match Storage::open(save, &survey.seen) {
+        Ok(storage) => storage,
+        Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
+    };
     let session = context.session(&driver, &survey.seen, timeout);
     let record = Record::new(boot, session.all(), context.recorded_gpus());
     let journal = StateJournal::new(&held.state, record);
-    let run = Run { machine: &context.machine, session: &session, around: &survey.around, driver: &driver };
+    let to = storage.as_ref().map(Storage::target).unwrap_or_default();
+    let run = Run {
+        machine: &context.machine,
+        session: &session,
+        around: &survey.around,
+        driver: &driver,
+        to: &to,
+    };
     let result = run.carry_out(&journal);
-    let warnings = verdict.findings;
+    let mut warnings = verdict.findings;
     let outcome = match result {
-        Ok(sentence) => finished(VERB, Exit::Done, sentence, &session, begun),
+        Ok(sentence) => {
+            let outcome = finished(VERB, Exit::Done, sentence, &session, begun);
+            // The GPUs are free already. What does not work here is made up for by the store.
+            warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(&*context.reporter)));
+            outcome
+        }
         Err(failed) => {
             let outcome = after_failure(VERB, &session, Some(&failed.cause), &failed.undo, begun);
             if outcome.exit == Exit::Failed {
@@ -75,6 +102,7 @@ struct Run<'a> {
     session: &'a Session,
     around: &'a Around,
     driver: &'a Arc<dyn Driver>,
+    to: &'a SaveTo,
 }
 
 impl Run<'_> {
@@ -82,13 +110,13 @@ impl Run<'_> {
         let before = self.driver.free().ok();
         let decided = std::cell::RefCell::new((Vec::new(), Plan::default()));
         let decide: Decide<'_> = Box::new(|| {
-            let (members, verdict) = decide_anew(self.machine, self.session, self.around)?;
+            let (members, verdict) = decide_anew(self.machine, self.session, self.around, self.to)?;
             // What is known to the byte is written down before anything is freed; what is measured comes later.
             journal
                 .note(|record| record.needed = device_demand(&members, &verdict.plan, &record.gpus, None))
                 .map_err(|error| StepError::Journal(chain(&error)))?;
             decided.replace((members, verdict.plan.clone()));
-            Ok(Orders { plan: verdict.plan, limits: verdict.limits })
+            Ok(Orders { plan: verdict.plan, limits: verdict.limits, to: self.to.clone() })
         });
         let mut steps = steps(self.session, decide, Vec::new());
         carry_out(self.session, journal, &mut steps)?;
@@ -119,13 +147,17 @@ pub(super) fn decide_anew(
     machine: &Machine,
     session: &Session,
     around: &Around,
+    to: &SaveTo,
 ) -> Result<(Vec<Member>, Verdict), StepError> {
     let seen = session.inspect(&session.shimmed(), true);
     if let Some((_, trouble)) = seen.failed.first() {
         return Err(StepError::Blocked(chain(trouble)));
     }
     let members = Member::of(seen.done);
-    let verdict = plan(&machine.proc, &members, around);
+    let mut verdict = plan(&machine.proc, &members, around);
+    if *to != SaveTo::Memory {
+        verdict = verdict.without_host_memory();
+    }
     match refusal(&verdict.findings) {
         Some(text) => Err(StepError::Blocked(text)),
         None => Ok((members, verdict)),

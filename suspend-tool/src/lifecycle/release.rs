@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::verbs::{Load, Release as ReleaseVerb, Remap};
-use protocol::{Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, Transferred};
+use protocol::{Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, SaveTo, Transferred};
 
 use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
 use super::{Step, StepError, Trouble};
@@ -24,6 +24,8 @@ pub struct Orders {
     pub plan: Plan,
     /// How much host memory each may fill.
     pub limits: BTreeMap<Pid, HostLimits>,
+    /// Where the bytes go.
+    pub to: SaveTo,
 }
 
 /// Decides what each process is to do. Called when all have come to rest, so that what it sees stays true.
@@ -61,6 +63,7 @@ impl<'s> Release<'s> {
                 extent,
                 heir_of: orders.plan.heir_of(target.pid).to_vec(),
                 limits: orders.limits.get(&target.pid).copied().unwrap_or_default(),
+                to: orders.to.clone(),
             };
             Ok(shims.ask::<ReleaseVerb>(target, &request, Patience::WhileMoving(STANDSTILL))?)
         };
@@ -89,7 +92,8 @@ impl<'s> Release<'s> {
         let targets: Vec<Target> =
             shimmed.iter().copied().filter(|target| keepers.contains_key(&target.pid)).collect();
         let plan = Plan { heirs, ..Plan::default() };
-        let orders = Arc::new(Orders { plan, limits: BTreeMap::new() });
+        // Few bytes, if any: a store, should there be one, is left out of it.
+        let orders = Arc::new(Orders { plan, ..Orders::default() });
         let result = self.release(Stage::Release, Extent::Drop, &orders, &targets);
         if let Err(StepError::Processes { failures, .. }) = &result {
             let without = failures.iter().filter_map(|(pid, _)| keepers.get(pid)).flatten();
@@ -101,12 +105,13 @@ impl<'s> Release<'s> {
     /// Makes the memory of released processes again, with its bytes.
     pub fn load(&self) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
+        let request = LoadRequest { from: self.session.from.clone() };
         let task = move |target: Target| {
             let phase = inspect(&*shims, target, false)?.phase;
             if phase != Phase::Released {
                 return Ok(Transferred::default());
             }
-            Ok(shims.ask::<Load>(target, &LoadRequest {}, Patience::WhileMoving(STANDSTILL))?)
+            Ok(shims.ask::<Load>(target, &request, Patience::WhileMoving(STANDSTILL))?)
         };
         let targets = self.session.unstuck(self.session.shimmed());
         let failed =

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cuda_sys::ProcessState;
 use protocol::verbs::Inspect;
-use protocol::{InspectRequest, Inventory, Moved};
+use protocol::{InspectRequest, Inventory, Moved, ReadFrom};
 
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
 use crate::client::{Ask, Patience, ShimError, Shims};
@@ -62,6 +62,8 @@ pub struct Session {
     pub timeout: Duration,
     /// Whether the command was asked to stop.
     pub interrupt: Rc<Interrupt>,
+    /// Where what was saved to a store is read.
+    pub from: ReadFrom,
     reporter: Arc<dyn Reporter>,
     stuck: RefCell<BTreeSet<Pid>>,
     tally: RefCell<Tally>,
@@ -92,10 +94,17 @@ impl Session {
             participants,
             timeout,
             interrupt,
+            from: ReadFrom::default(),
             reporter,
             stuck: RefCell::default(),
             tally: RefCell::default(),
         }
+    }
+
+    /// The same, with what was saved to a store read from there.
+    #[must_use]
+    pub fn reading(self, from: ReadFrom) -> Self {
+        Self { from, ..self }
     }
 
     pub(super) fn report(&self, event: &Event<'_>) {

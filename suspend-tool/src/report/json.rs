@@ -53,6 +53,13 @@ fn object(event: &Event<'_>) -> Value {
         Event::Moving { pid, bytes, total } => {
             json!({ "event": "moving", "pid": pid, "bytes": bytes, "total": total })
         }
+        Event::Chunks { bytes, total, rate, left } => json!({
+            "event": "chunks",
+            "bytes": bytes,
+            "total": total,
+            "rate": rate,
+            "seconds_left": left.map(seconds),
+        }),
         Event::Done { stage, pid, took, bytes } => json!({
             "event": "done",
             "stage": stage,

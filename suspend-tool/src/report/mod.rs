@@ -89,6 +89,17 @@ pub enum Event<'a> {
         /// Bytes in all, or 0 where that is not known yet.
         total: u64,
     },
+    /// Chunks are read or copied, for no process.
+    Chunks {
+        /// Bytes dealt with.
+        bytes: u64,
+        /// Bytes in all.
+        total: u64,
+        /// Bytes that were moved in a second.
+        rate: u64,
+        /// How long the rest takes, where that can be told.
+        left: Option<Duration>,
+    },
     /// A process has come through the stage.
     Done {
         /// The stage.

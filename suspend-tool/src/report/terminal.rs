@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{Event, Reporter, Stage};
+use super::{Event, Reporter, Stage, bytes};
 use crate::pid::Pid;
 
 /// Bars on standard error.
@@ -14,6 +14,8 @@ use crate::pid::Pid;
 pub struct Bars {
     all: MultiProgress,
     bars: Mutex<BTreeMap<Pid, ProgressBar>>,
+    /// For what is done to no process.
+    chunks: Mutex<Option<ProgressBar>>,
 }
 
 impl Bars {
@@ -32,6 +34,21 @@ impl Bars {
             bar.set_prefix(format!("{stage:<10} {pid:>7}"));
             bar.enable_steady_tick(Duration::from_millis(100));
             bars.insert(pid, bar);
+        }
+    }
+
+    fn chunks(&self, done: u64, total: u64, rate: u64, left: Option<Duration>) {
+        let mut chunks = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let bar = chunks.get_or_insert_with(|| {
+            let bar = self.all.add(ProgressBar::new(total));
+            bar.set_style(style("{wide_bar} {binary_bytes}/{binary_total_bytes} {msg}"));
+            bar
+        });
+        let left = left.map_or_else(String::new, |left| format!(", {} s left", left.as_secs()));
+        bar.set_message(format!("{}/s{left}", bytes(rate)));
+        bar.set_position(done);
+        if done >= total {
+            bar.finish_and_clear();
         }
     }
 
@@ -68,6 +85,7 @@ impl Reporter for Bars {
                 }
                 bar.set_position(*bytes);
             }),
+            Event::Chunks { bytes, total, rate, left } => self.chunks(*bytes, *total, *rate, *left),
             Event::Done { pid, .. } => self.with(*pid, |bar| {
                 bar.set_style(waiting());
                 bar.finish_with_message("done");

@@ -52,6 +52,7 @@ impl<A> Allocation<A> {
             (Backing::Live(_), Contents::Live | Contents::Elsewhere) => protocol::Contents::Live,
             (Backing::Dropped, Contents::Live | Contents::Elsewhere) => protocol::Contents::Elsewhere,
             (_, Contents::Saved(saved)) if saved.zero() == saved.len() => protocol::Contents::Zero,
+            (_, Contents::Saved(saved)) if saved.in_chunks() => protocol::Contents::Chunks,
             (_, Contents::Saved(_)) => protocol::Contents::Host,
         }
     }

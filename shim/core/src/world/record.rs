@@ -69,6 +69,13 @@ pub enum Place {
     Zero,
     /// At this address of the process's host memory.
     Host(u64),
+    /// In a chunk of a store.
+    Chunk {
+        /// The number that the shim has given the chunk.
+        index: u32,
+        /// Its first byte in the chunk.
+        offset: u32,
+    },
 }
 
 impl Place {
@@ -78,6 +85,9 @@ impl Place {
         match self {
             Self::Zero => Self::Zero,
             Self::Host(at) => Self::Host(at + len),
+            // A chunk has at most 64 MiB.
+            #[allow(clippy::cast_possible_truncation, reason = "an offset inside of a chunk")]
+            Self::Chunk { index, offset } => Self::Chunk { index, offset: offset + len as u32 },
         }
     }
 }
@@ -89,6 +99,9 @@ impl Saved {
             let continues = match (last.place, piece.place) {
                 (Place::Zero, Place::Zero) => true,
                 (Place::Host(at), Place::Host(next)) => at.checked_add(last.len) == Some(next),
+                (Place::Chunk { index, .. }, Place::Chunk { index: next, .. }) => {
+                    index == next && last.place.skip(last.len) == piece.place
+                }
                 _ => false,
             };
             if continues {
@@ -112,6 +125,11 @@ impl Saved {
     /// Whether there is no piece.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// Whether bytes of it are in chunks.
+    pub fn in_chunks(&self) -> bool {
+        self.pieces.iter().any(|piece| matches!(piece.place, Place::Chunk { .. }))
     }
 
     /// How many bytes are zero.
@@ -198,6 +216,10 @@ mod tests {
             (8, Place::Host(108)),
             (8, Place::Host(200)),
             (2, Place::Zero),
+            (4, Place::Chunk { index: 1, offset: 0 }),
+            (4, Place::Chunk { index: 1, offset: 4 }),
+            (4, Place::Chunk { index: 1, offset: 4 }),
+            (4, Place::Chunk { index: 2, offset: 8 }),
         ] {
             saved.push(Piece { len, place });
         }
@@ -208,8 +230,12 @@ mod tests {
                 Piece { len: 16, place: Place::Host(100) },
                 Piece { len: 8, place: Place::Host(200) },
                 Piece { len: 2, place: Place::Zero },
+                Piece { len: 8, place: Place::Chunk { index: 1, offset: 0 } },
+                Piece { len: 4, place: Place::Chunk { index: 1, offset: 4 } },
+                Piece { len: 4, place: Place::Chunk { index: 2, offset: 8 } },
             ]
         );
-        assert_eq!((saved.len(), saved.zero()), (34, 10));
+        assert_eq!((saved.len(), saved.zero()), (50, 10));
+        assert!(saved.in_chunks() && !Saved::default().in_chunks());
     }
 }

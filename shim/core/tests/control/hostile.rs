@@ -161,7 +161,7 @@ fn another_version_is_answered_with_both_versions() {
 fn an_unknown_verb_and_an_unreadable_body_are_answered_and_the_connection_goes_on() {
     let target = Target::start(Limits::DEFAULT);
     let mut client = target.client();
-    let asked = client.send::<verbs::Load>(&LoadRequest {});
+    let asked = client.send::<verbs::Load>(&LoadRequest::default());
     assert_eq!(client.hear(asked).expect_err("running").cause, Cause::WrongPhase);
 
     for (verb, body, words) in
@@ -276,7 +276,7 @@ fn a_client_that_does_not_read_its_answer_holds_up_nobody_and_is_dropped_in_time
     let failure = target.client().ask::<verbs::Inspect>(&ALL).expect_err("too much is waiting");
     assert_eq!(failure.cause, Cause::Busy);
     assert!(failure.message.contains("wait to be read by others"), "{}", failure.message);
-    let failure = target.client().ask::<verbs::Load>(&LoadRequest {}).expect_err("running");
+    let failure = target.client().ask::<verbs::Load>(&LoadRequest::default()).expect_err("running");
     assert_eq!(failure.cause, Cause::WrongPhase, "what is short is answered");
 
     // Once the deaf one is dropped everything is as before. It gets what was in the socket, and the end.

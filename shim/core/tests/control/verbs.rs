@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use protocol::{
     Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
-    ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, StageRequest, StepRequest,
+    ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, SaveTo, StageRequest, StepRequest,
     VerbKind, verbs,
 };
 use shim_core::control::Limits;
@@ -16,7 +16,12 @@ const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_
 const CLOSE_LAUNCH: QuiesceRequest = QuiesceRequest { level: GateLevel::Launch, wait_ms: 0 };
 
 fn release() -> ReleaseRequest {
-    ReleaseRequest { extent: Extent::Drop, heir_of: Vec::new(), limits: HostLimits::default() }
+    ReleaseRequest {
+        extent: Extent::Drop,
+        heir_of: Vec::new(),
+        limits: HostLimits::default(),
+        to: SaveTo::Memory,
+    }
 }
 
 fn save() -> ReleaseRequest {
@@ -49,9 +54,9 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     client.ask::<verbs::Release>(&release()).expect("a repeated verb is allowed");
     client.ask::<verbs::Release>(&save()).expect("saving again is allowed");
     assert_eq!(target.phases.get(), Phase::Released);
-    client.ask::<verbs::Stage>(&StageRequest {}).expect("staged");
+    client.ask::<verbs::Stage>(&StageRequest::default()).expect("staged");
     assert_eq!(target.phases.get(), Phase::Released);
-    assert_eq!(client.ask::<verbs::Load>(&LoadRequest {}).expect("loaded").mappings, 4);
+    assert_eq!(client.ask::<verbs::Load>(&LoadRequest::default()).expect("loaded").mappings, 4);
     assert_eq!(target.phases.get(), Phase::Loaded);
     assert_eq!(client.ask::<verbs::Remap>(&remap()), Ok(RemapReply { imports: 5, mappings: 6 }));
     assert_eq!(target.phases.get(), Phase::Remapped);
@@ -62,7 +67,8 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
 #[test]
 fn a_verb_in_the_wrong_phase_is_told_which_phase_it_needs() {
     let target = Target::start(Limits::DEFAULT);
-    let failure = target.client().ask::<verbs::Load>(&LoadRequest {}).expect_err("nothing was released");
+    let failure =
+        target.client().ask::<verbs::Load>(&LoadRequest::default()).expect_err("nothing was released");
     assert_eq!((failure.cause, failure.phase), (Cause::WrongPhase, Phase::Running));
     let pid = std::process::id();
     assert_eq!(

@@ -80,9 +80,9 @@ impl Hasher {
             first_node += nodes(span.len);
         }
         let longest = spans.iter().map(|span| nodes(span.len)).max().unwrap_or(1);
-        let too_many = TransferError::System { call: "the table of digests", errno: libc::E2BIG };
-        let count = c_uint::try_from(spans.len()).map_err(|_| too_many)?;
-        let longest = c_uint::try_from(longest).map_err(|_| too_many)?;
+        let too_many = || TransferError::System { call: "the table of digests", errno: libc::E2BIG };
+        let count = c_uint::try_from(spans.len()).map_err(|_| too_many())?;
+        let longest = c_uint::try_from(longest).map_err(|_| too_many())?;
         let stream = self.stream.0;
         self.tables.describe(&rows);
         let [table, nodes, nonzero, found] = self.tables.places();

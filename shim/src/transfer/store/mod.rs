@@ -1,0 +1,51 @@
+//! Saving to a chunk store, and loading from one.
+//!
+//! [`mod@layout`] cuts memory into chunks, [`mod@save`] and [`mod@load`] move them, [`held`] remembers which they are. What
+//! is remembered stays in the process: whatever store a load is pointed to, bytes count only if they have the digests
+//! that the process knows.
+
+pub(crate) mod held;
+mod layout;
+mod load;
+mod places;
+mod save;
+mod staging;
+mod ways;
+
+use std::error::Error;
+use std::io;
+
+use super::TransferError;
+use crate::config;
+
+pub(crate) use layout::{Planned, layout};
+pub(crate) use load::{Job as LoadJob, Wanted, load};
+pub(crate) use places::{path, sources, store};
+pub(crate) use save::{Job as SaveJob, Known, save};
+
+/// An error of a store, with all its causes in one line.
+pub(crate) fn broken(error: &dyn Error) -> TransferError {
+    let mut text = error.to_string();
+    let mut errno = None;
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        errno = errno.or(cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error));
+        next = cause.source();
+    }
+    TransferError::Storage { text, errno }
+}
+
+/// How many chunks may wait in host memory at once, if that may take `limit` bytes.
+pub(crate) fn buffers(limit: Option<u64>) -> usize {
+    let chunk = u64::from(chunkstore::CHUNK_BYTES);
+    let most = config::staging_bytes().min(limit.unwrap_or(u64::MAX)) / chunk;
+    usize::try_from(most).unwrap_or(usize::MAX).max(1)
+}
+
+/// A length or place in a chunk.
+#[allow(clippy::cast_possible_truncation, reason = "no chunk is longer than 64 MiB, and memory is wider")]
+fn width(len: u32) -> usize {
+    len as usize
+}

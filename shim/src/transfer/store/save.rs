@@ -1,0 +1,286 @@
+//! From memory to a store.
+//!
+//! ```text
+//!   lead:  take a buffer, start the copies of a chunk's parts, wait for the oldest chunk, hand it over
+//!   crew:  hash, look whether the store has it, write
+//! ```
+//!
+//! What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
+//! store has are not copied at all.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use chunkstore::{Chunk, Digest, Put, Writer};
+
+use super::layout::{Part, Planned};
+use super::staging::{Bench, Staging};
+use super::ways::{self, Way, Ways};
+use super::{broken, width};
+use crate::op::Phases;
+use crate::transfer::crew::with_crew;
+use crate::transfer::queue::Queue;
+use crate::transfer::reach::Subject;
+use crate::transfer::{TransferError, Trouble};
+
+/// What is known of a chunk before any byte of it has moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(dead_code, reason = "a device that hashes makes the others")]
+pub(crate) enum Known {
+    /// Nothing.
+    Nothing,
+    /// All its bytes are zero.
+    Zero,
+    /// What its bytes hash to.
+    Digest(Digest),
+}
+
+/// What is to be saved: chunks, what is known of each, and the objects that their parts are of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job<'a> {
+    /// The chunks.
+    pub(crate) planned: &'a [Planned],
+    /// What is known of each.
+    pub(crate) known: &'a [Known],
+    /// The objects.
+    pub(crate) subjects: &'a [Subject],
+    /// How many chunks may wait in host memory at once.
+    pub(crate) buffers: usize,
+}
+
+/// A chunk whose copies are under way or done.
+struct Full {
+    number: usize,
+    staging: Staging,
+    len: usize,
+    digest: Option<Digest>,
+    /// One of the objects in it.
+    object: usize,
+}
+
+/// What lead and crew share.
+struct Desk<'a> {
+    writer: &'a Writer,
+    phases: &'a Phases,
+    full: Queue<Full>,
+    /// Buffers the crew has emptied.
+    free: Queue<Staging>,
+    /// What became of each chunk.
+    put: Mutex<Vec<Option<Put>>>,
+    trouble: Trouble,
+}
+
+/// The lead's side. Buffers are given back before the context that they belong to.
+struct Lead<'a> {
+    job: Job<'a>,
+    desk: &'a Desk<'a>,
+    flying: VecDeque<Full>,
+    ways: Ways<'a>,
+    bench: Bench,
+}
+
+/// Stores all chunks, and says what became of each. An error names its object where it is about one.
+pub(crate) fn save(
+    job: Job<'_>,
+    writer: &Writer,
+    phases: &Phases,
+) -> Result<Vec<Put>, (Option<usize>, TransferError)> {
+    let len = job.planned.iter().map(|planned| width(planned.len)).max().unwrap_or(0);
+    let desk = Desk {
+        writer,
+        phases,
+        full: Queue::new(job.buffers),
+        free: Queue::new(job.buffers),
+        put: Mutex::new(vec![None; job.planned.len()]),
+        trouble: Trouble::default(),
+    };
+    let there = claimed(job, writer).map_err(|error| (None, error))?;
+    let bench = Bench::new(job.buffers, len);
+    let mut lead = Lead { job, desk: &desk, flying: VecDeque::new(), ways: Ways::new(job.subjects), bench };
+    let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
+        let led = lead.run(&there);
+        let ended = lead.end();
+        led.and(ended.map_err(|error| (None, error)))
+    });
+    drop(lead);
+    if let Some((object, error)) = desk.trouble.first() {
+        return Err((Some(object), error));
+    }
+    led.map_err(|error| (None, error))??;
+    let put = desk.put.into_inner().unwrap_or_else(PoisonError::into_inner);
+    put.into_iter().collect::<Option<_>>().ok_or((None, TransferError::Panicked))
+}
+
+/// Which of the chunks whose digests are known the store has. They are claimed with one write.
+fn claimed(job: Job<'_>, writer: &Writer) -> Result<Vec<Option<Chunk>>, TransferError> {
+    let chunk_of = |(planned, known): (&Planned, &Known)| match known {
+        Known::Digest(digest) => Some(Chunk { digest: *digest, len: planned.len }),
+        Known::Nothing | Known::Zero => None,
+    };
+    let chunks: Vec<Option<Chunk>> = job.planned.iter().zip(job.known).map(chunk_of).collect();
+    let named: Vec<Chunk> = chunks.iter().flatten().copied().collect();
+    if named.is_empty() {
+        return Ok(chunks);
+    }
+    let mut there = writer.claim_all(&named).map_err(|error| broken(&error))?.into_iter();
+    Ok(chunks.into_iter().map(|chunk| chunk.filter(|_| there.next() == Some(true))).collect())
+}
+
+impl Lead<'_> {
+    fn run(&mut self, there: &[Option<Chunk>]) -> Result<(), (Option<usize>, TransferError)> {
+        let job = self.job;
+        for (number, (planned, known)) in job.planned.iter().zip(job.known).enumerate() {
+            let settled = match (known, there.get(number).copied().flatten()) {
+                (Known::Zero, _) => Some(Put::Zero),
+                (_, Some(chunk)) => Some(Put::Existing(chunk)),
+                _ => None,
+            };
+            if let Some(put) = settled {
+                self.desk.settle(number, put);
+                self.desk.phases.advance(planned.len.into());
+                continue;
+            }
+            let object = planned.parts.first().map(|part| part.object);
+            self.copy(number, planned, *known).map_err(|error| (object, error))?;
+        }
+        self.land_all().map_err(|error| (None, error))
+    }
+
+    /// Starts the copies of a chunk.
+    fn copy(&mut self, number: usize, planned: &Planned, known: Known) -> Result<(), TransferError> {
+        self.desk.trouble.outcome()?;
+        let staging = self.take()?;
+        let digest = match known {
+            Known::Digest(digest) => Some(digest),
+            Known::Nothing | Known::Zero => None,
+        };
+        let object = planned.parts.first().map_or(0, |part| part.object);
+        let mut full = Full { number, staging, len: width(planned.len), digest, object };
+        let mut offset = 0;
+        let mut copied = Ok(());
+        for part in &planned.parts {
+            copied = self.copy_part(part, &mut full.staging, offset);
+            if copied.is_err() {
+                break;
+            }
+            offset += width(part.len);
+        }
+        if let Err(error) = copied {
+            // What has begun has to end before the memory is somebody else's.
+            let waited = full.staging.wait();
+            self.bench.idle.push(full.staging);
+            return waited.and(Err(error));
+        }
+        self.flying.push_back(full);
+        while self.flying.len() > self.bench.may_fly() {
+            self.land()?;
+        }
+        Ok(())
+    }
+
+    fn copy_part(&mut self, part: &Part, staging: &mut Staging, offset: usize) -> Result<(), TransferError> {
+        let len = width(part.len);
+        let flying = &self.flying;
+        let drain = || {
+            staging.wait()?;
+            flying.iter().try_for_each(|full| full.staging.wait())
+        };
+        match self.ways.to(part.object, drain)? {
+            Way::Processor(start, size) => ways::read((start, size), part.at, staging.part(offset, len)?),
+            Way::Device(device, address) => {
+                if !self.bench.is_at(device) {
+                    staging.wait()?;
+                    self.land_all()?;
+                    self.collect(1);
+                    self.bench.turn_to(device, staging)?;
+                }
+                staging.copy_from(address + part.at, offset, len)
+            }
+        }
+    }
+
+    /// A buffer that nobody uses.
+    fn take(&mut self) -> Result<Staging, TransferError> {
+        loop {
+            if let Some(staging) = self.desk.free.try_pop() {
+                return Ok(staging);
+            }
+            if let Some(staging) = self.bench.take()? {
+                return Ok(staging);
+            }
+            if self.flying.is_empty() {
+                return self.desk.free.pop().ok_or(TransferError::Panicked);
+            }
+            self.land()?;
+        }
+    }
+
+    /// Waits for the oldest chunk and hands it to the crew.
+    fn land(&mut self) -> Result<(), TransferError> {
+        let Some(oldest) = self.flying.pop_front() else { return Ok(()) };
+        match oldest.staging.wait() {
+            Ok(()) => {
+                self.desk.full.push(oldest);
+                Ok(())
+            }
+            Err(error) => {
+                self.bench.idle.push(oldest.staging);
+                Err(error)
+            }
+        }
+    }
+
+    fn land_all(&mut self) -> Result<(), TransferError> {
+        while !self.flying.is_empty() {
+            self.land()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the crew has given all buffers back, but for those that are `held` here.
+    fn collect(&mut self, held: usize) {
+        while self.bench.idle.len() + held < self.bench.made()
+            && let Some(staging) = self.desk.free.pop()
+        {
+            self.bench.idle.push(staging);
+        }
+    }
+
+    /// No copy is under way any more, no buffer is elsewhere, and the window shows nothing, whatever happened.
+    fn end(&mut self) -> Result<(), TransferError> {
+        let mut ended = Ok(());
+        for full in self.flying.drain(..) {
+            ended = ended.and(full.staging.wait());
+            self.bench.idle.push(full.staging);
+        }
+        self.collect(0);
+        ended.and(self.ways.close())
+    }
+}
+
+impl Desk<'_> {
+    /// What a thread of the crew does.
+    fn work(&self) {
+        while let Some(Full { number, mut staging, len, digest, object }) = self.full.pop() {
+            let put = self.trouble.unless(object, || {
+                let bytes = staging.part(0, len)?;
+                let put = match digest {
+                    Some(digest) => self.writer.put_hashed(digest, bytes),
+                    None => self.writer.put(bytes),
+                };
+                put.map_err(|error| broken(&error))
+            });
+            if let Some(put) = put {
+                self.settle(number, put);
+                self.phases.advance(u64::try_from(len).unwrap_or_default());
+            }
+            self.free.push(staging);
+        }
+    }
+
+    fn settle(&self, number: usize, put: Put) {
+        if let Some(place) = self.put.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
+            *place = Some(put);
+        }
+    }
+}

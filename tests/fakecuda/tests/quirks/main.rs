@@ -11,6 +11,7 @@ mod capture;
 mod checkpoint;
 mod copies;
 mod lookup;
+mod multicast;
 mod native;
 mod process_life;
 mod sharing;

@@ -56,18 +56,20 @@ arguments! {
     structure: MemLocation IpcMemHandle IpcEventHandle;
 }
 
-struct Line {
+pub(super) struct Line {
     class: &'static str,
-    name: &'static str,
+    pub(super) family: &'static str,
+    pub(super) name: &'static str,
     arguments: &'static [Kind],
     stream: &'static str,
 }
 
 macro_rules! lines {
     ($($class:ident $family:ident fn $name:ident($($arg:ident: $type:ty),*) $(on $($stream:ident).+)?;)+) => {
-        const LINES: &[Line] = &[$(
+        pub(super) const LINES: &[Line] = &[$(
             Line {
                 class: stringify!($class),
+                family: stringify!($family),
                 name: stringify!($name),
                 arguments: &[$(<$type as Argument>::KIND),*],
                 stream: concat!($($(stringify!($stream), "."),+)?),
@@ -79,10 +81,10 @@ macro_rules! lines {
 for_each_call!(lines);
 
 /// The types of a function's arguments, as the header writes them.
-type Signatures = BTreeMap<String, Vec<String>>;
+pub(super) type Signatures = BTreeMap<String, Vec<String>>;
 
 /// Every function that the header declares.
-fn declared() -> Signatures {
+pub(super) fn declared() -> Signatures {
     let text = compiler::declarations();
     let mut rest = text.as_str();
     let mut found = Signatures::new();
@@ -199,7 +201,7 @@ fn all_forms_of_a_function_have_one_class() {
 }
 
 /// The name without `_ptsz`, `_ptds` and a version.
-fn base(name: &str) -> &str {
+pub(super) fn base(name: &str) -> &str {
     let name = name.strip_suffix("_ptsz").or_else(|| name.strip_suffix("_ptds")).unwrap_or(name);
     match name.rsplit_once("_v") {
         Some((base, version)) if version.parse::<u32>().is_ok() => base,

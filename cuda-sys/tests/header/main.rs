@@ -1,5 +1,6 @@
 //! Holds the crate against the real `cuda.h`, which `scripts/fetch-header` fetches.
 
 mod compiler;
+mod coverage;
 mod layout;
 mod list;

@@ -57,6 +57,10 @@ pub(crate) use crate::memory::ipc::{
     cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
 };
 pub(crate) use crate::memory::managed::cuMemAllocManaged;
+pub(crate) use crate::memory::multicast::{
+    cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindAddr_v2, cuMulticastBindMem,
+    cuMulticastBindMem_v2, cuMulticastCreate, cuMulticastGetGranularity, cuMulticastUnbind,
+};
 pub(crate) use crate::memory::native::{cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemFree_v2, cuMemGetInfo_v2};
 pub(crate) use crate::memory::pointer::{
     cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute,

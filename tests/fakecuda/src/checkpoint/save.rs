@@ -21,8 +21,17 @@ pub(crate) struct Saved {
     memory: Mutex<Vec<Arc<Physical>>>,
     /// The error that every restore of this checkpoint gives.
     verdict: Mutex<Option<CuError>>,
+    /// Whether the process was ever restored.
+    restored: AtomicBool,
     /// A restore found too little memory (public report, CASES 39): every later one fails with another code, for good.
     poisoned: AtomicBool,
+}
+
+impl Saved {
+    /// Whether the process was ever restored.
+    pub(crate) fn was_restored(&self) -> bool {
+        self.restored.load(Ordering::Acquire)
+    }
 }
 
 /// What there is that a restore cannot bring back, by the error it then gives (first table of DRIVER-FACTS).
@@ -99,6 +108,7 @@ pub(super) fn restore(driver: &'static Driver, pairs: &[CheckpointGpuPair]) -> C
         }
         return Err(error);
     }
+    saved.restored.store(true, Ordering::Release);
     for (_, native) in crate::read(&driver.memory.space).natives() {
         if let Some(held) = &native.ipc {
             crate::memory::ipc::mark_restored(driver, held);

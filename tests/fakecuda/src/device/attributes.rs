@@ -3,6 +3,10 @@
 
 use std::ffi::c_int;
 
+use cuda_sys::DeviceAttribute;
+
+use crate::config::config;
+
 /// `CU_DEVICE_ATTRIBUTE_PCI_BUS_ID`
 const PCI_BUS_ID: usize = 33;
 
@@ -25,6 +29,9 @@ pub(crate) fn value(attribute: u32, physical: usize) -> Option<c_int> {
     let number = usize::try_from(attribute).ok()?;
     if number == PCI_BUS_ID {
         return c_int::try_from(physical + 1).ok();
+    }
+    if attribute == DeviceAttribute::MULTICAST_SUPPORTED.0 && config().multicast {
+        return Some(1);
     }
     VALUES.get(number.checked_sub(1)?).copied()
 }

@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     LegacyMemory = 3,
     /// A memory pool.
     Pool = 4,
+    /// A multicast object.
+    Multicast = 5,
 }
 
 /// This process's hold on a share.

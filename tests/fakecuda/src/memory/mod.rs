@@ -16,6 +16,7 @@ use crate::slab::Slab;
 pub(crate) mod host;
 pub(crate) mod ipc;
 pub(crate) mod managed;
+pub(crate) mod multicast;
 pub(crate) mod native;
 pub(crate) mod physical;
 pub(crate) mod pointer;

@@ -7,8 +7,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cuda_sys::{AllocationProp, CuError, CuResult};
+use cuda_sys::{AllocationProp, CuError, CuResult, HandleType};
 
+use super::multicast::team::Team;
 use super::pool::Pool;
 use crate::driver::{Driver, driver};
 use crate::machine::shares::{Held, Kind};
@@ -42,6 +43,8 @@ pub(crate) struct Physical {
     /// As given to `cuMemCreate`; `None` for what that did not make.
     pub(crate) prop: Option<AllocationProp>,
     pub(crate) imported: bool,
+    /// A multicast object: no bytes of its own, but those that its members have bound.
+    pub(super) team: Option<Team>,
     /// Brought back by the driver's own restore.
     pub(crate) restored: AtomicBool,
     pool: Arc<Pool>,
@@ -81,7 +84,8 @@ impl Physical {
             }
             return Err(CuError::OUT_OF_MEMORY);
         };
-        Ok(Self::enter(driver, Arc::clone(pool), offset, size, place, prop, false, Keep::Alone(device)))
+        let pool = Arc::clone(pool);
+        Ok(Self::enter(driver, pool, offset, size, place, prop, false, Keep::Alone(device), None))
     }
 
     /// Memory of another process, or of this one.
@@ -93,7 +97,20 @@ impl Physical {
         prop: Option<AllocationProp>,
         held: Held,
     ) -> Arc<Self> {
-        Self::enter(driver, pool, origin.offset, origin.size, place, prop, true, Keep::Shared(held))
+        Self::enter(driver, pool, origin.offset, origin.size, place, prop, true, Keep::Shared(held), None)
+    }
+
+    /// A multicast object, made here or elsewhere: a restore treats both like memory that was imported.
+    pub(super) fn team(
+        driver: &'static Driver,
+        team: Team,
+        size: usize,
+        types: HandleType,
+        held: Held,
+    ) -> Arc<Self> {
+        let pool = Arc::clone(driver.memory.own_pool(false));
+        let prop = AllocationProp { requested_handle_types: types, ..AllocationProp::default() };
+        Self::enter(driver, pool, 0, size, Place::Device(0), Some(prop), true, Keep::Shared(held), Some(team))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of the object")]
@@ -106,6 +123,7 @@ impl Physical {
         prop: Option<AllocationProp>,
         imported: bool,
         keep: Keep,
+        team: Option<Team>,
     ) -> Arc<Self> {
         let physical = Arc::new(Self {
             id: driver.memory.new_id(),
@@ -113,6 +131,7 @@ impl Physical {
             place,
             prop,
             imported,
+            team,
             restored: AtomicBool::new(false),
             pool,
             offset: AtomicUsize::new(offset),

@@ -11,6 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
 
 use super::exhausted;
 use super::host::Locked;
+use super::multicast::team::Team;
 use super::native::{Kind, Native};
 use super::physical::Physical;
 use super::vmm::Object;
@@ -50,6 +51,30 @@ pub(crate) struct Agent {
     pub(crate) ordinal: usize,
     /// Devices whose native memory it reaches.
     pub(crate) reach: u32,
+}
+
+/// Memory at an address: where it is for us, how far it goes, and where else a write goes.
+#[derive(Debug)]
+struct Piece {
+    place: *mut u8,
+    length: usize,
+    copies: Vec<*mut u8>,
+}
+
+impl Piece {
+    fn alone(place: *mut u8, length: usize) -> Self {
+        Self { place, length, copies: Vec::new() }
+    }
+
+    fn of_team(team: &Team, inside: usize, agent: Agent) -> Option<Self> {
+        let device = crate::driver::driver().and_then(|driver| driver.physical(agent.ordinal)).ok()?;
+        let (mut copies, length) = team.at(inside, device);
+        if copies.is_empty() {
+            return None;
+        }
+        let place = copies.remove(0);
+        Some(Self { place, length, copies })
+    }
 }
 
 /// A mapping of `cuMemMap`.
@@ -229,7 +254,7 @@ impl Space {
     }
 
     /// The memory at an address: where it is for us, and how far it goes.
-    fn piece(&self, address: usize, agent: Agent, write: bool) -> Result<(*mut u8, usize), Fault> {
+    fn piece(&self, address: usize, agent: Agent, write: bool) -> Result<Piece, Fault> {
         let (start, area) = self.find(address).ok_or(Fault::Unmapped(address))?;
         match area {
             Area::Reserved { .. } => {
@@ -242,23 +267,28 @@ impl Space {
                 if write && mapping.access.write & bit == 0 {
                     return Err(Fault::ReadOnly(address));
                 }
-                Ok((mapping.memory.at(inside), mapping.size - inside))
+                match &mapping.memory.team {
+                    Some(team) => Piece::of_team(team, inside, agent).ok_or(Fault::Unmapped(address)),
+                    None => Ok(Piece::alone(mapping.memory.at(inside), mapping.size - inside)),
+                }
             }
             Area::Native(native) => {
                 if agent.reach & 1 << native.ordinal == 0 {
                     return Err(Fault::NoAccess(address));
                 }
                 let inside = address - start;
-                Ok((native.memory.at(native.offset + inside), native.size - inside))
+                Ok(Piece::alone(native.memory.at(native.offset + inside), native.size - inside))
             }
             Area::Locked(locked) => {
                 if write && locked.is_read_only() {
                     return Err(Fault::ReadOnly(address));
                 }
-                Ok((std::ptr::with_exposed_provenance_mut(address), start + locked.size - address))
+                let place = std::ptr::with_exposed_provenance_mut(address);
+                Ok(Piece::alone(place, start + locked.size - address))
             }
             Area::Managed { size, .. } => {
-                Ok((std::ptr::with_exposed_provenance_mut(address), start + size - address))
+                let place = std::ptr::with_exposed_provenance_mut(address);
+                Ok(Piece::alone(place, start + size - address))
             }
         }
     }
@@ -275,9 +305,41 @@ impl Space {
     ) -> Result<(), Fault> {
         let (mut address, mut left) = (address, size);
         while left > 0 {
-            let (place, length) = self.piece(address, agent, write)?;
+            let Piece { place, length, .. } = self.piece(address, agent, write)?;
             let length = length.min(left);
             touch(place, length);
+
+            address += length;
+            left -= length;
+        }
+        Ok(())
+    }
+}
+
+impl Space {
+    /// The same for a range that is written to, and what was written goes to every memory that is behind the range: that is how
+    /// multicast objects work.
+    pub(crate) fn write(
+        &self,
+        address: usize,
+        size: usize,
+        agent: Agent,
+        touch: impl FnMut(*mut u8, usize),
+    ) -> Result<(), Fault> {
+        self.walk(address, size, agent, true, touch)?;
+        self.spread(address, size, agent)
+    }
+
+    /// Brings what has just been written to a range to every memory that is behind it.
+    pub(crate) fn spread(&self, address: usize, size: usize, agent: Agent) -> Result<(), Fault> {
+        let (mut address, mut left) = (address, size);
+        while left > 0 {
+            let Piece { place, length, copies } = self.piece(address, agent, true)?;
+            let length = length.min(left);
+            for copy in copies {
+                // SAFETY: both are places of bound memory, at least this long, and not the same.
+                unsafe { copy.copy_from_nonoverlapping(place, length) };
+            }
             address += length;
             left -= length;
         }

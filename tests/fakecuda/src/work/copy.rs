@@ -152,6 +152,9 @@ impl Copy {
                 let from = self.from.pieces(&space, row * self.from_pitch + start, size, false)?;
                 let to = self.to.pieces(&space, row * self.to_pitch + start, size, true)?;
                 join(&from, &to);
+                if let End::Known(address, agent) = self.to {
+                    space.spread(address + row * self.to_pitch + start, size, agent)?;
+                }
             }
         }
         driver.machine.changed();
@@ -199,7 +202,7 @@ impl Fill {
                 let size = STEP.min(self.width - start);
                 let space = crate::read(&driver.memory.space);
                 // Steps and pieces are multiples of the unit, so each begins with the first byte of the pattern.
-                space.walk(self.to + row * self.pitch + start, size, self.agent, true, |place, length| {
+                space.write(self.to + row * self.pitch + start, size, self.agent, |place, length| {
                     // SAFETY: the piece has `length` bytes, at most a step, and the space is locked.
                     unsafe { place.copy_from_nonoverlapping(pattern.as_ptr(), length) };
                 })?;

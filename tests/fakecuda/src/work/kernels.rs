@@ -236,6 +236,9 @@ impl Run {
                     index += 1;
                 }
             })?;
+            if write {
+                space.spread(at + start * 4, size, self.agent)?;
+            }
         }
         Ok(())
     }
@@ -245,7 +248,7 @@ impl Run {
             return Err(Stop::Misaligned);
         }
         let mut result = None;
-        crate::read(&self.driver.memory.space).walk(at, 8, self.agent, true, |place, _| {
+        crate::read(&self.driver.memory.space).write(at, 8, self.agent, |place, _| {
             // SAFETY: the piece has 8 bytes, is aligned, and the space is locked.
             result = Some(with(unsafe { &*place.cast::<AtomicU64>() }));
         })?;

@@ -65,7 +65,7 @@ impl ValueWrite {
 
     pub(super) fn run(&self, driver: &'static Driver, context: &'static Ctx) -> Result<(), Fault> {
         let space = crate::read(&driver.memory.space);
-        space.walk(self.address, self.size(), kernel_of(context), true, |place, _| {
+        space.write(self.address, self.size(), kernel_of(context), |place, _| {
             if self.long {
                 // SAFETY: eight aligned bytes, by `submit_write`, and the space is locked.
                 unsafe { &*place.cast::<AtomicU64>() }.store(self.value, Ordering::Release);

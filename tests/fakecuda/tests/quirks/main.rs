@@ -12,6 +12,7 @@ mod checkpoint;
 mod copies;
 mod hashing;
 mod lookup;
+mod multicast;
 mod native;
 mod process_life;
 mod sharing;

@@ -115,6 +115,10 @@ pub(crate) unsafe fn cuMemGetAllocationPropertiesFromHandle(
     // SAFETY: the caller's promise.
     let result = unsafe { args::out(prop) }?;
     let (_, memory) = named(driver, handle, "cuMemGetAllocationPropertiesFromHandle")?;
+    if memory.team.is_some() {
+        // A multicast object is no allocation.
+        return Err(CuError::INVALID_VALUE);
+    }
     result.write(memory.prop.ok_or(CuError::INVALID_VALUE)?);
     Ok(())
 }

@@ -13,6 +13,7 @@ use super::{bit, named};
 use crate::args;
 use crate::driver::{Driver, driver};
 use crate::memory::GRANULE;
+use crate::memory::multicast;
 use crate::memory::physical::Place;
 use crate::memory::space::{Access, Area, HOST, Mapping, Space, hide_from_host, show_to_host};
 use crate::trace::violation;
@@ -34,6 +35,7 @@ pub(crate) unsafe fn cuMemMap(
     if offset != 0 || size != memory.size || !at.is_multiple_of(GRANULE) {
         return Err(CuError::NOT_SUPPORTED);
     }
+    multicast::wait_for_members(driver, &memory);
     let id = driver.memory.new_id();
     let mut space = crate::write(&driver.memory.space);
     let Some((start, Area::Reserved { size: reserved, maps })) = space.find_mut(at) else {

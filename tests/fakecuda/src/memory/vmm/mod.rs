@@ -39,7 +39,7 @@ const NODES: c_int = 1;
 
 impl Object {
     /// A new object with one handle.
-    fn create(driver: &'static Driver, memory: Arc<Physical>) -> MemHandle {
+    pub(super) fn create(driver: &'static Driver, memory: Arc<Physical>) -> MemHandle {
         let object = driver.memory.objects.insert(|object| {
             *crate::lock(&object.state) = State { handles: 1, maps: 0, memory: Some(memory) };
         });
@@ -68,7 +68,11 @@ impl Object {
 }
 
 /// The object and the memory of a handle. Any other value is a violation: with most of them the real driver crashes.
-fn named(driver: &Driver, handle: MemHandle, call: &str) -> CuResult<(&'static Object, Arc<Physical>)> {
+pub(super) fn named(
+    driver: &Driver,
+    handle: MemHandle,
+    call: &str,
+) -> CuResult<(&'static Object, Arc<Physical>)> {
     let object = driver.memory.objects.get(args::size(handle.0));
     let memory = object.and_then(|object| crate::lock(&object.state).memory.clone());
     match (object, memory) {

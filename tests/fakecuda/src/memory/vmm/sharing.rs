@@ -16,6 +16,7 @@ use cuda_sys::{
 use super::{Object, named};
 use crate::args;
 use crate::driver::{Driver, driver};
+use crate::memory::multicast;
 use crate::memory::physical::{Origin, Physical, Place};
 use crate::memory::token;
 
@@ -39,6 +40,10 @@ pub(crate) unsafe fn cuMemExportToShareableHandle(
         || prop.requested_handle_types != HandleType::POSIX_FD
     {
         return Err(CuError::INVALID_VALUE);
+    }
+    if memory.team.is_some() {
+        result.write(multicast::export(driver, &memory)?.into_raw_fd());
+        return Ok(());
     }
     let (on_device, place) = match memory.place {
         Place::Device(ordinal) => (1, args::wide(driver.physical(ordinal)?)),
@@ -112,7 +117,10 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
         c_int::try_from(os_handle.addr()).ok().filter(|&number| number >= 0).ok_or(CuError::UNKNOWN)?;
     // SAFETY: used for the length of this call; a number that is no open descriptor gives an error of the kernel.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    let (words, [file, lock]) = token::read(descriptor, MEMORY_TOKEN).map_err(|_| CuError::UNKNOWN)?;
+    let Ok((words, [file, lock])) = token::read(descriptor, MEMORY_TOKEN) else {
+        result.write(multicast::import(driver, descriptor).map_err(|_| CuError::UNKNOWN)?);
+        return Ok(());
+    };
     let (origin, place, prop) = described(driver, &words)?;
     let pool = driver.memory.peer_pool(file)?;
     if !pool.contains(origin.offset, origin.size) {

@@ -103,3 +103,40 @@ fn where_the_gpu_cannot_be_asked_everything_is_copied() -> Result<()> {
     }
     Ok(())
 }
+
+/// The command with a store, on this process.
+fn save(machine: &Machine, worker: &Target) -> Result<()> {
+    let (store, list) = (machine.path("store"), machine.path("list"));
+    let tool = machine.tool().option("--store").argument(&store).option("--ckpt-dir").argument(&list);
+    tool.verb("suspend", &[worker.pid()])?.done()?;
+    Ok(())
+}
+
+#[test]
+fn what_the_store_has_does_not_cross_the_bus_again() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    for line in ["begin 0", "new wide 200M device:0", "noise wide 0 130M 1", "fill wide 130M 70M 0"] {
+        worker.ok(line)?;
+    }
+    let sum = worker.ok("sum wide 0 200M")?;
+    let mut before = 0;
+    for expected in [192 * MIB + SLAB, 0, 0] {
+        save(&machine, &worker)?;
+        let now = copied(&machine, &worker)?;
+        assert_eq!(now - before, expected, "130 MiB begin three chunks of 64 MiB");
+        before = now;
+        machine.resume(&[worker.pid()])?.done()?;
+        assert_eq!(worker.ok("sum wide 0 200M")?, sum);
+    }
+    // The names that the GPU gave are those of the bytes.
+    machine.tool().option("store-verify").argument(machine.path("store")).run()?.done()?;
+    // A word in the second chunk.
+    worker.ok("add wide 100M 4 1")?;
+    save(&machine, &worker)?;
+    assert_eq!(copied(&machine, &worker)? - before, 64 * MIB);
+    machine.resume(&[worker.pid()])?.done()?;
+    worker.ok(&format!("add wide 100M 4 {}", u32::MAX))?;
+    assert_eq!(worker.ok("sum wide 0 200M")?, sum);
+    Ok(())
+}

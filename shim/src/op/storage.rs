@@ -8,7 +8,7 @@ use super::Phases;
 use super::load::{backing, count};
 use super::trouble::{Trouble, Why};
 use super::views::map;
-use crate::transfer::store::{self, Known, LoadJob, SaveJob, Wanted, held};
+use crate::transfer::store::{self, LoadJob, SaveJob, Wanted, held};
 use crate::transfer::{Subject, TransferError};
 use crate::world::world;
 
@@ -40,7 +40,7 @@ pub(super) fn save(
         })
         .collect();
     let planned = store::layout(todo.iter().map(|object| (object.what.prop.location, object.what.size)));
-    let known = vec![Known::Nothing; planned.len()];
+    let known = store::known(&planned, &subjects);
     let buffers = store::buffers(limits.arena_bytes);
     let job = SaveJob { planned: &planned, known: &known, subjects: &subjects, buffers };
     let put = store::save(job, &writer, phases).map_err(|error| trouble(todo, error))?;

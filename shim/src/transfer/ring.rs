@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cuda_sys::{Device, Stream};
 
-use super::digest::{Digest, Hasher, Span};
+use super::digest::{self, Digest, Hasher, Span};
 use super::{Current, GRAIN, TransferError};
 use crate::driver::real;
 
@@ -115,14 +115,18 @@ impl Ring {
         if matches!(self.hasher, Asked::NotYet) {
             self.hasher = match Hasher::new(self.device) {
                 Ok(hasher) => Asked::Loaded(hasher),
-                Err(error) => cannot(self.device, error),
+                Err(error) => {
+                    digest::cannot(self.device, &error);
+                    Asked::CannotBe
+                }
             };
         }
         let Asked::Loaded(hasher) = &mut self.hasher else { return None };
         match hasher.digests(spans) {
             Ok(digests) => Some(digests),
             Err(error) => {
-                self.hasher = cannot(self.device, error);
+                digest::cannot(self.device, &error);
+                self.hasher = Asked::CannotBe;
                 None
             }
         }
@@ -225,11 +229,6 @@ impl Drop for Room {
             unsafe { libc::munmap(self.start.cast(), self.len) };
         }
     }
-}
-
-fn cannot(device: Device, error: TransferError) -> Asked {
-    log!("device {} does not hash its memory: {error}; all of it is copied", device.0);
-    Asked::CannotBe
 }
 
 fn plain(len: usize) -> Result<*mut libc::c_void, TransferError> {

@@ -12,7 +12,7 @@ use core::ptr;
 
 use cuda_sys::{Device, Function, Module, Stream};
 
-use super::TransferError;
+use super::{Current, TransferError};
 use crate::driver::real;
 use tables::{Row, Tables};
 
@@ -103,6 +103,23 @@ impl Drop for Hasher {
             log!("{error}");
         }
     }
+}
+
+/// The digests of spans that `device` can read. `None` where it cannot be asked, which is said: then the processor
+/// looks at the bytes when they have come.
+pub(super) fn ask(device: Device, spans: &[Span]) -> Option<Vec<Digest>> {
+    let asked = Current::on(device).and_then(|current| {
+        let digests = Hasher::new(device).and_then(|mut hasher| hasher.digests(spans));
+        // The kernels are unloaded by now: that needs their context.
+        drop(current);
+        digests
+    });
+    asked.inspect_err(|error| cannot(device, error)).ok()
+}
+
+/// Says why the bytes of a device have to be copied before they can be looked at.
+pub(super) fn cannot(device: Device, error: &TransferError) {
+    log!("device {} does not hash its memory: {error}; all of it is copied", device.0);
 }
 
 /// How many nodes a span has: one for no bytes.

@@ -5,6 +5,7 @@
 //! that the process knows.
 
 pub(crate) mod held;
+mod known;
 mod layout;
 mod load;
 mod places;
@@ -18,6 +19,7 @@ use std::io;
 use super::TransferError;
 use crate::config;
 
+pub(crate) use known::known;
 pub(crate) use layout::{Planned, layout};
 pub(crate) use load::{Job as LoadJob, Wanted, load};
 pub(crate) use places::{path, sources, store};

@@ -25,7 +25,6 @@ use crate::transfer::{TransferError, Trouble};
 
 /// What is known of a chunk before any byte of it has moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(dead_code, reason = "a device that hashes makes the others")]
 pub(crate) enum Known {
     /// Nothing.
     Nothing,

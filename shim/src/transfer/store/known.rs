@@ -1,0 +1,50 @@
+//! What the devices tell of chunks before any byte has moved.
+
+use std::collections::BTreeMap;
+
+use cuda_sys::Device;
+
+use super::{Known, Planned};
+use crate::transfer::digest::{self, Span};
+use crate::transfer::reach::Subject;
+
+/// What is known of each chunk. A chunk of one part that a device sees has a digest; of one with many parts, whose
+/// bytes lie here and there, it is known whether all are zero.
+pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
+    let mut known = vec![Known::Nothing; planned.len()];
+    let mut by_device: BTreeMap<i32, Vec<(usize, Vec<Span>)>> = BTreeMap::new();
+    for (number, chunk) in planned.iter().enumerate() {
+        if let Some((device, spans)) = spans(chunk, subjects) {
+            by_device.entry(device.0).or_default().push((number, spans));
+        }
+    }
+    for (device, chunks) in by_device {
+        let spans: Vec<Span> = chunks.iter().flat_map(|(_, spans)| spans).copied().collect();
+        let Some(digests) = digest::ask(Device(device), &spans) else { continue };
+        let mut digests = digests.into_iter();
+        for (number, spans) in chunks {
+            let parts: Vec<_> = digests.by_ref().take(spans.len()).collect();
+            let told = match parts.as_slice() {
+                parts if parts.iter().all(|part| part.is_zero) => Known::Zero,
+                [whole] => Known::Digest(chunkstore::Digest(whole.hash)),
+                _ => Known::Nothing,
+            };
+            if let Some(place) = known.get_mut(number) {
+                *place = told;
+            }
+        }
+    }
+    known
+}
+
+/// Where a device sees all parts of a chunk.
+fn spans(chunk: &Planned, subjects: &[Subject]) -> Option<(Device, Vec<Span>)> {
+    let mut home = None;
+    let spans = chunk.parts.iter().map(|part| {
+        let (device, address) = subjects.get(part.object)?.on_device()?;
+        let same = *home.get_or_insert(device) == device;
+        same.then(|| Span { address: address + part.at, len: part.len.into() })
+    });
+    let spans = spans.collect::<Option<Vec<_>>>()?;
+    home.map(|device| (device, spans))
+}

@@ -152,7 +152,8 @@ fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
 fn a_verb_out_of_turn_is_refused_in_words() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = working(&machine)?;
-    let answer = ask(worker.pid(), LOAD, &[])?;
+    // From no store and no cache.
+    let answer = ask(worker.pid(), LOAD, &[0, 0])?;
     ensure!(answer.kind == FAILURE);
     let words =
         format!("process {} is running; load is for a process that is released or loaded", worker.pid());

@@ -213,9 +213,10 @@ pub(crate) fn shim_for_aarch64() -> Option<&'static Path> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let mut build = Command::new(env!("CARGO"));
-        build.current_dir(&root).args(["build", "--quiet", "--locked", "-p", "shim", "--target", TARGET]);
+        build.current_dir(&root).args(["build", "--quiet", "--locked", "--profile", "library"]);
+        build.args(["-p", "shim", "--target", TARGET]);
         check(build.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"));
-        let built = target.join(TARGET).join("debug/libnvsnap_gpushare.so");
+        let built = target.join(TARGET).join("library/libnvsnap_gpushare.so");
         Some(built.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", built.display())))
     };
     SHIM.get_or_init(build).as_deref()

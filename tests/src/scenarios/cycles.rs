@@ -17,7 +17,7 @@ pub(super) fn three_cycles_leave_everything_as_it_was(stage: &mut Stage) -> Resu
     a.all(&["create reader 2M device:0", "reserve reader 2M", "map reader 0 2M reader"])?;
     a.ok("access reader 0 2M device:0 r")?;
 
-    let mut after_first = None;
+    let mut early = None;
     for round in 0..CYCLES {
         let used = stage.machine().usage()?;
         stage.cycle_with(&[&a, &b], || {
@@ -37,14 +37,14 @@ pub(super) fn three_cycles_leave_everything_as_it_was(stage: &mut Stage) -> Resu
         b.ok("add shared 4M 4M 2")?;
         // The descriptor was cached before the first cycle, and still means the same memory.
         b.all(&["import late fd", "show late 8M", "sum late 0 8M", "drop late"])?;
-        if round == 0 {
-            after_first = Some((a.target().snapshot()?, b.target().snapshot()?));
+        if round == 1 {
+            early = Some((a.target().snapshot()?, b.target().snapshot()?));
         }
     }
-    if let (Some((first_a, first_b)), true) = (after_first, stage.preload()) {
-        // The first cycle makes what later ones use again; after that nothing may be added.
-        a.target().settles_to(&first_a, 8192)?;
-        b.target().settles_to(&first_b, 8192)?;
+    if let (Some((early_a, early_b)), true) = (early, stage.preload()) {
+        // The first cycles make what later ones use again; after that nothing may be added.
+        a.target().settles_to(&early_a, 8192)?;
+        b.target().settles_to(&early_b, 8192)?;
     }
     stage.pardon()
 }

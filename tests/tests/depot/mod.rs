@@ -1,5 +1,9 @@
 //! Two workers with memory of every kind that is saved, a store and what belongs to it.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(
+    dead_code,
+    clippy::indexing_slicing,
+    reason = "each test file uses its own part, and fails where it cannot go on"
+)]
 
 use std::collections::BTreeMap;
 use std::fs;

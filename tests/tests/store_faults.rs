@@ -1,0 +1,256 @@
+//! A fault at every call, of the driver and of files, that a suspend to a store and a resume from it make in a process:
+//! afterwards everything is as it was, or the next `resume` makes it so.
+//!
+//! The places are never listed by hand: they come from the logs of a run without faults.
+#![allow(clippy::indexing_slicing, reason = "a test that cannot go on fails, and says where")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use integration::{Machine, Outcome, Target};
+
+const BUFFERS: [&str; 2] = ["shared", "own"];
+const TRACE: &str = "NVSNAP_GPUSHARE_FILE_TRACE";
+const FAULTS: &str = "NVSNAP_GPUSHARE_FILE_FAULTS";
+
+/// Which calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Driver,
+    File,
+}
+
+/// A call of one of the two processes, counted in that process.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Place {
+    call: String,
+    nth: usize,
+    process: usize,
+}
+
+/// A place and what happens there.
+type Fault<'a> = (Kind, &'a Place, &'static str);
+
+/// Two workers that share a buffer and have one of their own each.
+struct Pair {
+    machine: Machine,
+    workers: [Target; 2],
+    sums: Vec<String>,
+}
+
+impl Pair {
+    fn new(fault: Option<Fault<'_>>) -> Result<Self> {
+        let machine = Machine::stand_in()?;
+        let start = |name: &str, process: usize| -> Result<Target> {
+            let mut worker = machine.worker(name).preload().set("FAKECUDA_INDEX", process.to_string());
+            match fault {
+                Some((Kind::Driver, place, effect)) => {
+                    let Place { call, nth, process } = place;
+                    worker = worker.set("FAKECUDA_FAULTS", format!("{call}:{nth}:{process}={effect}"));
+                }
+                Some((Kind::File, place, effect)) if place.process == process => {
+                    worker = worker.set(FAULTS, format!("{}:{}:*={effect}", place.call, place.nth));
+                }
+                Some(_) => {}
+                None => worker = worker.set(TRACE, machine.path(&format!("logs/files-{process}"))),
+            }
+            let worker = worker.start()?;
+            for line in ["listen", "begin 0", "new own 2M device:0"] {
+                worker.ok(line)?;
+            }
+            worker.ok(&format!("fill own 0 2M {}", 5 + process))?;
+            Ok(worker)
+        };
+        let workers = [start("a", 1)?, start("b", 2)?];
+        let [a, b] = &workers;
+        let lines =
+            ["new shared 4M device:0 fd", "fill shared 0 4M 3", "export shared shared", "send shared b"];
+        for line in lines {
+            a.ok(line)?;
+        }
+        for line in ["receive shared", "import shared shared", "show shared 4M", "close shared"] {
+            b.ok(line)?;
+        }
+        let mut pair = Self { machine, workers, sums: Vec::new() };
+        pair.sums = pair.look()?;
+        Ok(pair)
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        self.workers.iter().map(Target::pid).collect()
+    }
+
+    fn suspend(&self) -> Result<Outcome> {
+        let tool = self.machine.tool().option("--store").argument(self.machine.path("store"));
+        tool.option("--ckpt-dir").argument(self.machine.path("ckpt")).verb("suspend", &self.pids())
+    }
+
+    fn resume(&self) -> Result<Outcome> {
+        self.machine.resume(&self.pids())
+    }
+
+    fn look(&self) -> Result<Vec<String>> {
+        let both = self.workers.iter().flat_map(|worker| BUFFERS.map(|buffer| (worker, buffer)));
+        both.map(|(worker, buffer)| worker.ok(&format!("sum {buffer} 0 2M"))).collect()
+    }
+
+    fn is_as_it_was(&self) -> Result<()> {
+        ensure!(self.look()? == self.sums, "contents changed");
+        let [a, b] = &self.workers;
+        a.ok("add shared 0 4M 1")?;
+        ensure!(a.ok("sum shared 0 4M")? == b.ok("sum shared 0 4M")?, "not one memory any more");
+        a.ok(&format!("add shared 0 4M {}", u32::MAX))?;
+        for pid in self.pids() {
+            let status = self.machine.status(pid)?;
+            ensure!(status["phase"] == "running", "{status}");
+        }
+        Ok(())
+    }
+
+    fn cycles_once_more(&self) -> Result<()> {
+        self.suspend()?.done().context("a later suspend")?;
+        self.resume()?.done().context("a later resume")?;
+        self.is_as_it_was().context("after a later cycle")
+    }
+
+    fn trace(&self, process: usize) -> PathBuf {
+        self.machine.path(&format!("logs/files-{process}"))
+    }
+
+    /// The calls of a process so far.
+    fn log(&self, kind: Kind, process: usize) -> Result<Vec<String>> {
+        Ok(match kind {
+            Kind::Driver => {
+                self.machine.calls(self.pids()[process - 1])?.into_iter().map(|call| call.name).collect()
+            }
+            Kind::File => match fs::read_to_string(self.trace(process)) {
+                Ok(text) => text.lines().map(str::to_owned).collect(),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error.into()),
+            },
+        })
+    }
+}
+
+/// The calls of `log` behind the first `before`, each with its number among those of its name.
+fn places(log: &[String], before: usize, process: usize) -> Vec<Place> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (position, call) in log.iter().enumerate() {
+        let nth = counts.entry(call).or_insert(0);
+        *nth += 1;
+        // Those that ask how far work has come are made as often as the moment wants: the first few stand for all.
+        let asks = call.ends_with("Query") || call.ends_with("Synchronize");
+        if position >= before && !(asks && *nth > 3) {
+            found.push(Place { call: call.clone(), nth: *nth, process });
+        }
+    }
+    found
+}
+
+/// Where a suspend makes such calls, and where a resume does.
+fn all_places(kind: Kind) -> Result<[Vec<Place>; 2]> {
+    let pair = Pair::new(None)?;
+    let lengths =
+        || -> Result<Vec<usize>> { (1..=2).map(|process| Ok(pair.log(kind, process)?.len())).collect() };
+    let start = lengths()?;
+    pair.suspend()?.done()?;
+    let middle = lengths()?;
+    pair.resume()?.done()?;
+    let [mut suspending, mut resuming] = [Vec::new(), Vec::new()];
+    for process in 1..=2 {
+        let log = pair.log(kind, process)?;
+        suspending.extend(places(&log[..middle[process - 1]], start[process - 1], process));
+        resuming.extend(places(&log, middle[process - 1], process));
+    }
+    Ok([suspending, resuming])
+}
+
+fn each(
+    kind: Kind,
+    places: &[Place],
+    effect: &'static str,
+    check: impl Fn(&Pair, &Place) -> Result<bool> + Sync,
+) -> Result<()> {
+    ensure!(places.len() > 12, "only {} places: {places:?}", places.len());
+    let (next, bitten) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let outcome = Pair::new(Some((kind, place, effect))).and_then(|pair| check(&pair, place));
+            match outcome {
+                Ok(failed) => drop(bitten.fetch_add(usize::from(failed), Ordering::Relaxed)),
+                Err(error) => {
+                    let text = format!("{place:?}={effect}: {error:#}");
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), places.len(), failures.join("\n"));
+    let bitten = bitten.into_inner();
+    println!("{bitten} of {} faults of {kind:?} calls made a command fail", places.len());
+    ensure!(bitten > 0, "no fault made a command fail");
+    Ok(())
+}
+
+/// A suspend that fails is undone by itself; one that gets over the fault is whole.
+fn undone_or_whole(pair: &Pair, _: &Place) -> Result<bool> {
+    let suspend = pair.suspend()?;
+    match suspend.code {
+        0 => drop(pair.resume()?.done().context("the resume")?),
+        1 => {}
+        code => anyhow::bail!("exit status {code}: {}", suspend.text()),
+    }
+    pair.is_as_it_was().with_context(|| suspend.text())?;
+    pair.cycles_once_more()?;
+    Ok(suspend.code != 0)
+}
+
+/// A resume that fails says of which process, and the next one makes it good.
+fn made_good(pair: &Pair, place: &Place) -> Result<bool> {
+    pair.suspend()?.done()?;
+    let resume = pair.resume()?;
+    if resume.code != 0 {
+        ensure!(resume.code == 3, "exit status {}: {}", resume.code, resume.text());
+        let pid = pair.pids()[place.process - 1].to_string();
+        ensure!(resume.text().contains(&pid), "it names no process: {}", resume.text());
+        pair.resume()?.done().with_context(|| resume.text())?;
+    }
+    pair.is_as_it_was()?;
+    pair.cycles_once_more()?;
+    Ok(resume.code != 0)
+}
+
+#[test]
+fn a_failing_driver_call_in_a_suspend_to_a_store_is_undone() -> Result<()> {
+    let [suspending, _] = all_places(Kind::Driver)?;
+    each(Kind::Driver, &suspending, "oom", undone_or_whole)
+}
+
+#[test]
+fn a_failing_driver_call_in_a_resume_from_a_store_is_made_good() -> Result<()> {
+    let [_, resuming] = all_places(Kind::Driver)?;
+    each(Kind::Driver, &resuming, "oom", made_good)
+}
+
+#[test]
+fn a_failing_call_on_files_in_a_suspend_is_undone() -> Result<()> {
+    let [suspending, _] = all_places(Kind::File)?;
+    each(Kind::File, &suspending, "EIO", undone_or_whole)?;
+    let writes: Vec<Place> =
+        suspending.into_iter().filter(|place| ["open", "write", "mkdir"].contains(&&*place.call)).collect();
+    each(Kind::File, &writes, "ENOSPC", undone_or_whole)
+}
+
+#[test]
+fn a_failing_call_on_files_in_a_resume_is_made_good() -> Result<()> {
+    let [_, resuming] = all_places(Kind::File)?;
+    each(Kind::File, &resuming, "EIO", made_good)
+}

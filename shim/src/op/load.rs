@@ -4,10 +4,10 @@ use cuda_sys::{AccessFlags, MemHandle};
 use protocol::{Failure, LoadRequest, Moved, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
-use super::Phases;
 use super::release::forget_copies;
 use super::trouble::{Trouble, Why};
 use super::views::map;
+use super::{Phases, team};
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
 use crate::transfer::{self, Loader, Subject, TransferError};
@@ -23,8 +23,11 @@ pub(crate) fn run(_: &LoadRequest, phases: &Phases) -> Result<Transferred, Failu
 }
 
 fn load_all(phases: &Phases) -> Result<Transferred, Trouble> {
+    world().keep_objects();
     let mut objects = world().objects();
     objects.retain(|object| object.bytes != Bytes::Elsewhere);
+    load_teams(&objects)?;
+    objects.retain(|object| object.what.multicast.is_none());
     // A ring serves one device.
     objects.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
     let saved = objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
@@ -37,6 +40,16 @@ fn load_all(phases: &Phases) -> Result<Transferred, Trouble> {
                 .map_err(|error| Trouble::of("all allocations", error.into()))?
         }
     }
+}
+
+/// Makes multicast objects again. The rest waits for others: see `remap`.
+fn load_teams(objects: &[Object]) -> Result<(), Trouble> {
+    for object in objects.iter().filter(|object| object.backing == Backing::Dropped) {
+        if let Some(team) = object.what.multicast {
+            team::create(object, team).map_err(|why| Trouble::with(&object.what, why))?;
+        }
+    }
+    Ok(())
 }
 
 fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result<Transferred, Trouble> {

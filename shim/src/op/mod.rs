@@ -11,6 +11,7 @@ pub(crate) mod release;
 pub(crate) mod remap;
 mod reopen;
 mod step;
+mod team;
 mod trouble;
 mod views;
 

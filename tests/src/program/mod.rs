@@ -14,6 +14,7 @@ mod objects;
 mod outside;
 mod raw;
 mod share;
+mod team;
 mod threads;
 mod vmm;
 mod words;
@@ -112,8 +113,16 @@ impl Session {
             return answer;
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 7] =
-            [vmm::obey, memory::obey, work::obey, capture::obey, share::obey, measure::obey, raw::obey];
+        let families: [Family; 8] = [
+            vmm::obey,
+            team::obey,
+            memory::obey,
+            work::obey,
+            capture::obey,
+            share::obey,
+            measure::obey,
+            raw::obey,
+        ];
         for family in families {
             if let Some(answer) = family(self, verb, words) {
                 return answer;

@@ -79,6 +79,19 @@ pub struct Allocation {
     pub mappings: u32,
     /// Where its bytes are.
     pub contents: Contents,
+    /// What the process has done with it, if it is a multicast object: that has no bytes.
+    pub multicast: Option<Team>,
+}
+
+/// A process's part in a multicast object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Team {
+    /// Devices the object was made for.
+    pub devices: u32,
+    /// Devices that this process has added.
+    pub joined: u32,
+    /// Pieces of memory that this process has bound.
+    pub bound: u32,
 }
 
 /// Where an allocation came from.

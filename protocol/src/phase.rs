@@ -12,7 +12,8 @@
 //!
 //! A verb may be repeated in the phase it leads to and does nothing twice. A `quiesce` that has not drained yet
 //! leaves the process in `Quiescing`. A `step` of a process that has drained takes it back there: a peer waits
-//! for work that is held here. A `release` that is only to save drops nothing and leads nowhere. One that fails before anything was dropped leaves `Quiesced`, one that
+//! for work that is held here. A `release` that is only to save drops nothing and leads nowhere, and so does a
+//! `remap` that is to stop for others. One that fails before anything was dropped leaves `Quiesced`, one that
 //! fails later leaves `Released`: `load`, `remap` and `reopen` then undo exactly what was dropped.
 
 use serde::{Deserialize, Serialize};

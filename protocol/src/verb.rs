@@ -233,6 +233,20 @@ pub struct Source {
     pub pid: i32,
 }
 
+/// How far a remap goes.
+///
+/// A multicast object is rebuilt in three turns, each of which all its holders finish before any begins the next: to bind memory, and
+/// to map the object, waits in the driver until every device has been added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, DeriveSerialize, Deserialize)]
+pub enum Turn {
+    /// Imports, maps memory, and adds devices to multicast objects.
+    Join,
+    /// Does what is left of that, and binds memory to multicast objects.
+    Bind,
+    /// Does what is left of that, and maps multicast objects: all of it.
+    Map,
+}
+
 /// Imports again from the processes named.
 #[derive(Clone, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct RemapRequest {
@@ -240,6 +254,8 @@ pub struct RemapRequest {
     pub sources: Vec<Source>,
     /// How long to ask a peer that answers "not now", in milliseconds.
     pub wait_ms: u32,
+    /// How far.
+    pub turn: Turn,
 }
 
 /// What `remap` did.

@@ -8,8 +8,9 @@ use protocol::{
     Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind, GateLevel,
     HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, PathBytes, Phase, Progress,
     QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply, RemapRequest, ReopenReply,
-    ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest, Transferred,
-    VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure, encode_request, verbs,
+    ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest, Team,
+    Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure, encode_request,
+    verbs,
 };
 
 fn id() -> impl Strategy<Value = AllocationId> {
@@ -64,8 +65,10 @@ fn allocation() -> impl Strategy<Value = Allocation> {
         Contents::Host,
         Contents::Chunks,
     ]);
-    (id(), location(), origin, contents, any::<(u64, bool, u32, u32)>()).prop_map(
-        |(id, location, origin, contents, (size, exported, handles, mappings))| Allocation {
+    let team = any::<Option<(u32, u32, u32)>>()
+        .prop_map(|team| team.map(|(devices, joined, bound)| Team { devices, joined, bound }));
+    (id(), location(), origin, contents, team, any::<(u64, bool, u32, u32)>()).prop_map(
+        |(id, location, origin, contents, multicast, (size, exported, handles, mappings))| Allocation {
             id,
             location,
             size,
@@ -74,6 +77,7 @@ fn allocation() -> impl Strategy<Value = Allocation> {
             handles,
             mappings,
             contents,
+            multicast,
         },
     )
 }
@@ -178,8 +182,8 @@ fn request() -> impl Strategy<Value = Request> {
         ),
         read_from().prop_map(|from| Request::Stage(StageRequest { from })),
         read_from().prop_map(|from| Request::Load(LoadRequest { from })),
-        (vec(source, 0..9), any::<u32>())
-            .prop_map(|(sources, wait_ms)| Request::Remap(RemapRequest { sources, wait_ms })),
+        (vec(source, 0..9), any::<u32>(), prop::sample::select(vec![Turn::Join, Turn::Bind, Turn::Map]))
+            .prop_map(|(sources, wait_ms, turn)| Request::Remap(RemapRequest { sources, wait_ms, turn })),
         Just(Request::Reopen(ReopenRequest {})),
         (id(), any::<[u8; 16]>()).prop_map(|(allocation, secret)| {
             Request::Export(ExportRequest { allocation, secret: Secret(secret) })

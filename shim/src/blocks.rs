@@ -124,8 +124,8 @@ impl Backed {
         let (id, secret) = name()?;
         let prop = self.prop();
         let real = create(size, &prop)?;
-        let handle =
-            world().adopt(real, Description { id, secret, size: len, prop, origin: Origin::Created });
+        let what = Description { id, secret, size: len, prop, origin: Origin::Created, multicast: None };
+        let handle = world().adopt(real, what);
         let span = place(handle, size, &grants(self.device, self.abilities));
         // The mapping keeps the memory from here on, or nothing does.
         if let Ok(shim_core::world::Release::Last(leaving)) = world().release(handle) {

@@ -18,12 +18,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use cuda_sys::{AllocFlags, AllocationProp, AllocationType, HandleType, LocationType, MemLocation};
 use protocol::{AllocationId, Secret};
+use shim_core::world::Multicast;
 
 use crate::kept::Kept;
 
 const MAGIC: [u8; 8] = *b"nvsnapT\0";
-const VERSION: u32 = 1;
-const LENGTH: usize = 80;
+const VERSION: u32 = 2;
+const LENGTH: usize = 100;
 /// `fcntl.h` of Linux: which signal says that a lease is broken.
 const F_SETSIG: c_int = 10;
 const SEALS: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
@@ -41,6 +42,8 @@ pub(crate) struct Claim {
     pub(crate) size: u64,
     /// How it was made. The device is the exporter's ordinal.
     pub(crate) prop: AllocationProp,
+    /// What it was made with, if it is a multicast object.
+    pub(crate) multicast: Option<Multicast>,
 }
 
 /// A ticket that this process has made, seen from the exporter.
@@ -138,6 +141,12 @@ impl Claim {
         text.put(self.id.0);
         text.put(self.secret.0);
         text.put(self.size.to_le_bytes());
+        // No object is made for 0 devices.
+        let none = Multicast { devices: 0, handle_types: 0, flags: 0 };
+        let Multicast { devices, handle_types, flags } = self.multicast.unwrap_or(none);
+        text.put(devices.to_le_bytes());
+        text.put(handle_types.to_le_bytes());
+        text.put(flags.to_le_bytes());
         text.put(kind.0.to_le_bytes());
         text.put(requested_handle_types.0.to_le_bytes());
         text.put(location.kind.0.to_le_bytes());
@@ -158,6 +167,7 @@ impl Claim {
             id: AllocationId(text.take()?),
             secret: Secret(text.take()?),
             size: u64::from_le_bytes(text.take()?),
+            multicast: text.multicast()?,
             prop: AllocationProp {
                 kind: AllocationType(u32::from_le_bytes(text.take()?)),
                 requested_handle_types: HandleType(u32::from_le_bytes(text.take()?)),
@@ -197,6 +207,15 @@ impl Reader<'_> {
         Some(*first)
     }
 
+    fn multicast(&mut self) -> Option<Option<Multicast>> {
+        let multicast = Multicast {
+            devices: u32::from_le_bytes(self.take()?),
+            handle_types: u64::from_le_bytes(self.take()?),
+            flags: u64::from_le_bytes(self.take()?),
+        };
+        Some((multicast.devices != 0).then_some(multicast))
+    }
+
     fn flags(&mut self) -> Option<AllocFlags> {
         let [compression_type, gpu_direct_rdma_capable] = self.take()?;
         let usage = u16::from_le_bytes(self.take()?);
@@ -227,6 +246,7 @@ mod tests {
                     reserved: [5, 6, 7, 8],
                 },
             },
+            multicast: Some(Multicast { devices: 8, handle_types: 9, flags: 1 << 40 }),
         }
     }
 

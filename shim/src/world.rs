@@ -81,6 +81,12 @@ impl Real {
         Ok(Self { handle: pin.real(), pin: Some(pin) })
     }
 
+    /// What the driver knows the memory by that is mapped at an address, and which byte of it that is.
+    pub(crate) fn at(address: u64) -> Option<(Self, u64)> {
+        let (pin, from) = world().pin_at(address).ok()?;
+        Some((Self { handle: pin.real(), pin: Some(pin) }, from))
+    }
+
     /// The handle to pass to the driver.
     pub(crate) fn handle(&self) -> MemHandle {
         self.handle
@@ -124,9 +130,12 @@ pub(crate) fn let_go(leaving: Leaving) {
     forget(leaving);
 }
 
-/// Ends the record of memory that the driver has taken back, and closes what was kept beside it.
+/// Ends the record of memory that the driver has taken back, and closes what was kept beside it. What it held goes as well.
 pub(crate) fn forget(leaving: Leaving) {
-    drop(world().finish(leaving));
+    if let Some(gone) = world().finish(leaving) {
+        drop(gone.attached);
+        gone.leaving.into_iter().for_each(let_go);
+    }
 }
 
 /// How many waiting allocations a call looks at.

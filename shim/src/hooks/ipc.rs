@@ -94,7 +94,14 @@ impl Handle {
             alloc_flags: AllocFlags { gpu_direct_rdma_capable: self.rdma.into(), ..AllocFlags::default() },
             ..AllocationProp::default()
         };
-        Claim { id: self.id, secret: self.secret, exporter: self.exporter, size: self.len, prop }
+        Claim {
+            id: self.id,
+            secret: self.secret,
+            exporter: self.exporter,
+            size: self.len,
+            prop,
+            multicast: None,
+        }
     }
 }
 

@@ -11,5 +11,6 @@ pub(crate) mod entry;
 pub(crate) mod gate;
 pub(crate) mod ipc;
 pub(crate) mod malloc;
+pub(crate) mod multicast;
 pub(crate) mod refuse;
 pub(crate) mod vmm;

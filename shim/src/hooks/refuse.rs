@@ -6,7 +6,6 @@
 mod interop;
 mod ipc;
 mod memory;
-mod multicast;
 mod pools;
 mod sparse;
 
@@ -24,10 +23,6 @@ pub(crate) use interop::{
 };
 pub(crate) use ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2};
 pub(crate) use memory::{cuMemAllocManaged, cuMemFree, cuMemFree_v2, unmapped};
-pub(crate) use multicast::{
-    cuMulticastAddDevice, cuMulticastBindAddr, cuMulticastBindAddr_v2, cuMulticastBindMem,
-    cuMulticastBindMem_v2, cuMulticastCreate, cuMulticastUnbind, mapped, release, retained,
-};
 pub(crate) use pools::{
     cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer, cuMemPoolExportToShareableHandle,
     cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer,

@@ -13,6 +13,10 @@ use crate::driver::real;
 use crate::world::world;
 use crate::{boundary, driver, hooks};
 
+/// The API version of r610. Before it a process that was restored cannot add its device to a multicast object
+/// (public reports: docs/DRIVER-VERSIONS.md).
+const REJOINS: i32 = 13030;
+
 /// What the driver said when it was initialised.
 #[derive(Debug, Default)]
 struct Driver {
@@ -76,7 +80,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
     let driver = unsafe { DRIVER.load(Ordering::Acquire).as_ref() };
     let (version, devices) =
         driver.map_or((0, Vec::new()), |driver| (driver.version, driver.devices.clone()));
-    let mut blockers = world().blockers();
+    let mut blockers = world().blockers(version >= REJOINS);
     blockers.extend(hooks::refuse::blockers());
     blockers.extend(driver::new_form_blocker());
     let drain = quiesce::look();

@@ -4,11 +4,11 @@ use cuda_sys::{AccessFlags, MemHandle};
 use protocol::{Failure, LoadRequest, Moved, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
-use super::Phases;
 use super::release::forget_copies;
 use super::storage;
 use super::trouble::{Trouble, Why};
 use super::views::map;
+use super::{Phases, team};
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
 use crate::transfer::store::held;
@@ -26,8 +26,11 @@ pub(crate) fn run(request: &LoadRequest, phases: &Phases) -> Result<Transferred,
 }
 
 fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Trouble> {
+    world().keep_objects();
     let mut objects = world().objects();
     objects.retain(|object| object.bytes != Bytes::Elsewhere);
+    load_teams(&objects)?;
+    objects.retain(|object| object.what.multicast.is_none());
     // A ring serves one device.
     objects.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
     let saved = objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
@@ -57,6 +60,16 @@ fn sum(one: &Transferred, other: &Transferred) -> Transferred {
         deduplicated: a.deduplicated + b.deduplicated,
     };
     Transferred { bytes, mappings: one.mappings + other.mappings }
+}
+
+/// Makes multicast objects again. The rest waits for others: see `remap`.
+fn load_teams(objects: &[Object]) -> Result<(), Trouble> {
+    for object in objects.iter().filter(|object| object.backing == Backing::Dropped) {
+        if let Some(team) = object.what.multicast {
+            team::create(object, team).map_err(|why| Trouble::with(&object.what, why))?;
+        }
+    }
+    Ok(())
 }
 
 fn bring_back(objects: &[Object], mut loader: Option<&mut Loader<'_>>) -> Result<Transferred, Trouble> {

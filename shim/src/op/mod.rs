@@ -12,6 +12,7 @@ pub(crate) mod remap;
 mod reopen;
 mod step;
 mod storage;
+mod team;
 mod trouble;
 mod views;
 

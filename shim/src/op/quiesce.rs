@@ -11,7 +11,7 @@ use protocol::{Cause, Drain, Failure, GateLevel, Phase, QuiesceReply, QuiesceReq
 use shim_core::gate::{self, CloseError};
 
 use super::Phases;
-use crate::{answers, captures, contexts};
+use crate::{answers, captures, contexts, world};
 
 /// What a look costs where all is idle: a thread for each context, and a driver call on it.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -40,6 +40,10 @@ pub(super) fn drain(level: GateLevel, wait: Duration) -> Drain {
             let found = contexts::look().wait(deadline);
             // Work that was given while this took is work of calls that are still held, or of none.
             if found.error.is_some() || found.idle() && is_quiet(level) {
+                if found.error.is_none() && level == GateLevel::Memory {
+                    // What nobody holds any more goes now, before whoever plans a suspend counts on it.
+                    world::sweep_all();
+                }
                 let error = found.error.map(cuda_sys::CuError::raw);
                 return Drain { drained: error.is_none(), contexts: found.contexts, error, ..look() };
             }

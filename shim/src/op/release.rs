@@ -12,12 +12,13 @@ use shim_core::world::{Backing, Bytes, Object, Origin};
 use super::Phases;
 use super::quiesce::hold_answers;
 use super::storage::{self, Target};
+use super::team::drop_object;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
 use crate::transfer::arena::{self, Parts};
 use crate::transfer::store::held;
 use crate::transfer::{self, Subject, TransferError};
-use crate::world::{self, world};
+use crate::world::world;
 
 /// How long a call that only asks is waited for. All work has drained, so it has nothing to wait for here.
 const ASKING: Duration = Duration::from_secs(5);
@@ -37,8 +38,6 @@ pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferr
 /// Saves what is not saved yet, and drops nothing. Where it fails, and nothing was dropped earlier, no copies are
 /// left.
 pub(crate) fn save(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Failure> {
-    // What nobody holds any more need not be saved.
-    world::sweep_all();
     save_all(request, phases).map_err(|trouble| failed(&trouble, phases))
 }
 
@@ -113,7 +112,7 @@ fn save_to_memory(todo: &[Object], limits: HostLimits, phases: &Phases) -> Resul
 
 /// Whether the bytes of a live allocation are this process's to save, and are not saved yet.
 fn needs_copy(object: &Object, heir_of: &[AllocationId]) -> bool {
-    let live = matches!(object.backing, Backing::Live(_));
+    let live = matches!(object.backing, Backing::Live(_)) && object.what.multicast.is_none();
     live && object.kept_by(heir_of) && matches!(object.bytes, Bytes::Live | Bytes::Elsewhere)
 }
 
@@ -136,7 +135,13 @@ fn refuse(objects: &[Object], heir_of: &[AllocationId]) -> Result<(), Trouble> {
 fn drop_all() -> Result<u64, Trouble> {
     let mut views = world().views();
     let mut mappings = 0;
-    for object in world().objects() {
+    // What is bound to an object has to be unbound before it goes.
+    let (teams, memory): (Vec<Object>, Vec<Object>) =
+        world().objects().into_iter().partition(|object| object.what.multicast.is_some());
+    for object in teams {
+        mappings += drop_object(&object, &views.remove(&object.key).unwrap_or_default())?;
+    }
+    for object in memory {
         mappings += unmap(&views.remove(&object.key).unwrap_or_default())?;
         if let Backing::Live(_) = object.backing {
             drop_backing(object.key).map_err(|why| Trouble::with(&object.what, why))?;

@@ -1,15 +1,17 @@
 //! `remap`: imports again what others have made again, and maps it at its addresses.
+//!
+//! Multicast objects take three turns, which whoever asks gives to all processes one after the other: see [`Turn`].
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use cuda_sys::MemHandle;
-use protocol::{Failure, RemapReply, RemapRequest, Source};
+use protocol::{Failure, RemapReply, RemapRequest, Source, Turn};
 use shim_core::world::{Backing, Bytes, Object, Origin};
 
-use super::Phases;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, map, unmap};
+use super::{Phases, team};
 use crate::hooks::vmm::import_descriptor;
 use crate::kept::Kept;
 use crate::peer::{self, PeerError};
@@ -25,6 +27,7 @@ fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
     let mut done = RemapReply::default();
     drop_stale()?;
     let mut views = world().views();
+    let mut teams = Vec::new();
     for object in world().objects() {
         let real = match object.backing {
             Backing::Live(real) => real,
@@ -34,7 +37,23 @@ fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
                 real
             }
         };
-        done.mappings += map(real, &mut views.remove(&object.key).unwrap_or_default())?;
+        match object.what.multicast {
+            None => done.mappings += map(real, &mut views.remove(&object.key).unwrap_or_default())?,
+            Some(_) => teams.push((object, real)),
+        }
+    }
+    for (object, real) in &teams {
+        team::join(object, *real)?;
+    }
+    if request.turn >= Turn::Bind {
+        for (object, real) in &teams {
+            team::bind(object, *real)?;
+        }
+    }
+    if request.turn == Turn::Map {
+        for (object, real) in &teams {
+            done.mappings += map(*real, &mut views.remove(&object.key).unwrap_or_default())?;
+        }
     }
     Ok(done)
 }

@@ -29,6 +29,8 @@ pub(crate) enum Why {
     Foreign,
     /// This process was named its heir, and does not have it.
     NotHeld,
+    /// Memory that is bound to it is not back.
+    NotBack,
 }
 
 impl Trouble {
@@ -53,7 +55,7 @@ impl Trouble {
             }
             Why::Transfer(TransferError::Panicked) => Cause::Poisoned,
             Why::Peer(_) => Cause::Unknown,
-            Why::InUse => Cause::Busy,
+            Why::InUse | Why::NotBack => Cause::Busy,
             Why::Foreign => Cause::Blocked,
             Why::NotHeld => Cause::BadRequest,
         };
@@ -86,6 +88,7 @@ impl fmt::Display for Why {
             Self::Foreign => f.write_str(
                 "it was imported from a process without libnvsnap_gpushare.so, and nobody can make it again",
             ),
+            Self::NotBack => f.write_str("memory that is to be bound to it is not back"),
             Self::NotHeld => f.write_str("this process is to save it, and does not have it"),
         }
     }
@@ -103,5 +106,11 @@ fn object(what: &Description) -> String {
         Origin::Imported { .. } => " imported",
         Origin::Foreign => " foreign",
     };
+    if let Some(team) = what.multicast {
+        return format!(
+            "the{origin} multicast object {} ({} devices, {} bytes)",
+            what.id, team.devices, what.size
+        );
+    }
     format!("the{origin} allocation {} ({} bytes on {:?})", what.id, what.size, what.location())
 }

@@ -4,7 +4,7 @@
 //! without mappings is unmapped without complaint, and a handle that was given back is refused with `INVALID_VALUE`
 //! (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
 
-use cuda_sys::{CuError, DevicePtr, MemHandle};
+use cuda_sys::{CuError, Device, DevicePtr, MemHandle};
 
 use super::TransferError;
 use crate::driver::real;
@@ -29,4 +29,19 @@ pub(crate) fn release(handle: MemHandle) -> Result<(), TransferError> {
         outcome => outcome,
     }
     .map_err(TransferError::driver("cuMemRelease"))
+}
+
+/// Ends a binding of memory to a multicast object. After an error it is still there.
+pub(crate) fn unbind(object: MemHandle, device: Device, at: usize, len: usize) -> Result<(), TransferError> {
+    // SAFETY: the caller's handle, and a range in which no work is under way.
+    let ask = || unsafe { real::cuMulticastUnbind(object, device, at, len) };
+    match ask() {
+        Ok(()) => Ok(()),
+        // Where nothing is bound any more the driver says so.
+        Err(error) => match ask() {
+            Ok(()) | Err(CuError::INVALID_VALUE) => Ok(()),
+            Err(_) => Err(error),
+        },
+    }
+    .map_err(TransferError::driver("cuMulticastUnbind"))
 }

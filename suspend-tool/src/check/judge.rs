@@ -212,9 +212,12 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "managed allocation(s), which the driver cannot checkpoint",
             "use cudaMalloc in place of cudaMallocManaged",
         ),
-        BlockerKind::Multicast => {
-            ("multicast", "multicast object(s)", "switch NVLS off in the program (NCCL_NVLS_ENABLE=0)")
-        }
+        BlockerKind::Multicast => (
+            "multicast",
+            "multicast object(s), which this driver does not let a restored process join again (r610 or later does)",
+            "switch multicast off in the program: NCCL_NVLS_ENABLE=0; in vLLM also VLLM_ALLREDUCE_USE_SYMM_MEM=0, in \
+                 SGLang no --enable-nccl-nvls and no --enable-torch-symm-mem, in PyTorch TORCH_SYMM_MEM_DISABLE_MULTICAST=1",
+        ),
         BlockerKind::ForeignImport => (
             "foreign-import",
             "handle(s) imported from a process without the library",
@@ -261,6 +264,16 @@ fn in_the_way(obstacle: &Obstacle) -> Finding {
         )
         .of(*importer)
         .on(example.to_string()),
+        Obstacle::Incomplete { holder, object, devices, joined } => Finding::blocker(
+            "multicast-incomplete",
+            format!(
+                "process {holder} holds a multicast object for {devices} devices, of which only {joined} belong to the \
+                 processes named"
+            ),
+            "name the other processes as well; if they have ended, restart the workload",
+        )
+        .of(*holder)
+        .on(object.to_string()),
         Obstacle::Lost { importer, exporter, allocation } => Finding::blocker(
             "lost",
             format!(

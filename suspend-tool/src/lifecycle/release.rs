@@ -1,11 +1,14 @@
 //! Taking the sharing apart, saving and freeing; and its reverse, `load` and `remap`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::verbs::{Load, Release as ReleaseVerb, Remap};
-use protocol::{Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, SaveTo, Transferred};
+use protocol::{
+    AllocationId, Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, SaveTo, Transferred,
+    Turn,
+};
 
 use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
 use super::{Step, StepError, Trouble};
@@ -141,21 +144,74 @@ impl<'s> Release<'s> {
                 None => ready.push(target),
             }
         }
-        let shims = Arc::clone(&self.session.shims);
-        let wait_ms = u32::try_from(PEER_WAIT.as_millis()).unwrap_or(u32::MAX);
-        let task = move |target: Target| {
-            let request = RemapRequest { sources: plan.sources_of(target.pid).to_vec(), wait_ms };
-            Ok(shims.ask::<Remap>(target, &request, Patience::WhileMoving(STANDSTILL + PEER_WAIT))?)
-        };
-        failed.extend(self.session.stage(Stage::Remap, &ready, OWN_BOUND, |_| None, task).failed);
+        failed.extend(self.remap_in_turns(&members, &plan, ready));
         self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
         StepError::unless_empty(Stage::Remap, failed)
+    }
+
+    /// Remaps, in as many turns as multicast objects ask for. One that a member fails to join cannot be finished by the others,
+    /// which would wait in the driver.
+    fn remap_in_turns(&self, members: &[Member], plan: &Plan, mut ready: Vec<Target>) -> Vec<(Pid, Trouble)> {
+        let teams = teams(members);
+        let turns = if teams.is_empty() { &[Turn::Map][..] } else { &[Turn::Join, Turn::Bind, Turn::Map] };
+        let mut failed = Vec::new();
+        for &turn in turns {
+            self.without_broken_teams(&teams, &mut ready, &mut failed);
+            let lost = self.remap_turn(plan, turn, &ready);
+            ready.retain(|target| lost.iter().all(|(pid, _)| *pid != target.pid));
+            failed.extend(lost);
+        }
+        failed
+    }
+
+    fn remap_turn(&self, plan: &Plan, turn: Turn, ready: &[Target]) -> Vec<(Pid, Trouble)> {
+        let shims = Arc::clone(&self.session.shims);
+        let wait_ms = u32::try_from(PEER_WAIT.as_millis()).unwrap_or(u32::MAX);
+        let plan = plan.clone();
+        let task = move |target: Target| {
+            let request = RemapRequest { sources: plan.sources_of(target.pid).to_vec(), wait_ms, turn };
+            Ok(shims.ask::<Remap>(target, &request, Patience::WhileMoving(STANDSTILL + PEER_WAIT))?)
+        };
+        self.session.stage(Stage::Remap, ready, OWN_BOUND, |_| None, task).failed
+    }
+
+    /// Leaves out who shares a multicast object with somebody that does not take part.
+    fn without_broken_teams(
+        &self,
+        teams: &[BTreeSet<Pid>],
+        ready: &mut Vec<Target>,
+        failed: &mut Vec<(Pid, Trouble)>,
+    ) {
+        // Whoever is left out may be missed by others.
+        loop {
+            let there: BTreeSet<Pid> = ready.iter().map(|target| target.pid).collect();
+            let lost = teams.iter().filter(|team| !team.is_disjoint(&there)).find_map(|team| {
+                let missing = team.difference(&there).next()?;
+                Some((*team.intersection(&there).next()?, *missing))
+            });
+            let Some((pid, provider)) = lost else { return };
+            ready.retain(|target| target.pid != pid);
+            failed.push((pid, Trouble::Needs { pid, provider }));
+        }
     }
 
     /// A process that `pid` needs and that could not be brought back.
     fn missing(&self, pid: Pid, plan: &Plan) -> Option<Pid> {
         plan.providers_of(pid).into_iter().find(|provider| self.session.is_stuck(*provider))
     }
+}
+
+/// For each multicast object the holders that have to put it together again. Others have not taken it apart, or are done.
+fn teams(members: &[Member]) -> Vec<BTreeSet<Pid>> {
+    let mut teams: BTreeMap<AllocationId, BTreeSet<Pid>> = BTreeMap::new();
+    let apart = |member: &&Member| matches!(member.inventory.phase, Phase::Released | Phase::Loaded);
+    for member in members.iter().filter(apart) {
+        let objects = member.inventory.allocations.iter().filter(|allocation| allocation.multicast.is_some());
+        for object in objects {
+            teams.entry(object.id).or_default().insert(member.pid);
+        }
+    }
+    teams.into_values().collect()
 }
 
 impl Step for Release<'_> {

@@ -101,6 +101,7 @@ impl Process {
             handles: 1,
             mappings: 1,
             contents: holding.contents,
+            multicast: None,
         });
         Inventory {
             shim_version: self.version.clone(),

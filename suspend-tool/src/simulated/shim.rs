@@ -6,7 +6,7 @@ use cuda_sys::ProcessState;
 use protocol::{
     Cause, Contents, Decoder, Drain, Extent, Facts, Failure, Frame, GateLevel, Inventory, Moved, Phase,
     QuiesceReply, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, Reply, Request, Side, Transferred,
-    Unreachable, VerbKind,
+    Turn, Unreachable, VerbKind,
 };
 
 use super::process::SIZE;
@@ -87,7 +87,13 @@ impl Inner {
             Request::Step(_) => return Ok(Reply::Step(self.step(pid))),
             Request::Release(asked) => Reply::Release(self.release(pid, &asked)),
             Request::Load(_) => Reply::Load(self.load(pid)),
-            Request::Remap(asked) => Reply::Remap(self.remap(pid, &asked)?),
+            Request::Remap(asked) => {
+                let done = Reply::Remap(self.remap(pid, &asked)?);
+                if asked.turn != Turn::Map {
+                    return Ok(done);
+                }
+                done
+            }
             Request::Reopen(_) => {
                 let process = self.processes.get_mut(&pid).unwrap();
                 process.gates_closed = false;

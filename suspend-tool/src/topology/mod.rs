@@ -10,9 +10,11 @@ mod connected;
 mod plan;
 #[cfg(test)]
 mod properties;
+mod torn;
 
 pub use connected::groups;
-pub use plan::{Around, Obstacle, Plan, Torn, make_plan, sources_now, torn};
+pub use plan::{Around, Obstacle, Plan, make_plan, sources_now};
+pub use torn::{Torn, torn};
 
 use protocol::{Allocation, Contents, Inventory, Location, Origin};
 
@@ -57,7 +59,7 @@ pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
         .inventory
         .allocations
         .iter()
-        .filter(|allocation| allocation.contents == Contents::Live)
+        .filter(|allocation| allocation.contents == Contents::Live && allocation.multicast.is_none())
         .filter(|allocation| member.made(allocation) || heir_of.contains(&allocation.id))
         .fold(0_u64, |sum, allocation| sum.saturating_add(allocation.size));
     let driver = &member.inventory.driver_memory;
@@ -114,7 +116,13 @@ pub(crate) mod made_up {
             handles: 1,
             mappings: 1,
             contents: Contents::Live,
+            multicast: None,
         }
+    }
+
+    /// The same as a multicast object for `devices`, of which the process has added one and bound memory on it.
+    pub(crate) fn as_object(allocation: Allocation, devices: u32) -> Allocation {
+        Allocation { multicast: Some(protocol::Team { devices, joined: 1, bound: 1 }), ..allocation }
     }
 
     pub(crate) fn created(name: u8) -> Allocation {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use protocol::{AllocationId, Contents, Source};
+use protocol::{AllocationId, Contents, Source, Team};
 use serde::{Deserialize, Serialize};
 
 use super::Member;
@@ -41,6 +41,17 @@ pub enum Obstacle {
         count: u64,
         /// One of them.
         example: AllocationId,
+    },
+    /// A multicast object cannot be put together again: a process that took part is gone.
+    Incomplete {
+        /// Who holds it.
+        holder: Pid,
+        /// The object.
+        object: AllocationId,
+        /// Devices it was made for.
+        devices: u32,
+        /// Devices that those to be suspended have added.
+        joined: u32,
     },
     /// The contents are gone: nobody has saved them.
     Lost {
@@ -81,13 +92,17 @@ impl Plan {
 
 /// Imports of one allocation, by whom and from whom.
 #[derive(Default)]
-struct Shared {
-    makers: BTreeSet<Pid>,
+pub(super) struct Shared {
+    pub(super) makers: BTreeSet<Pid>,
     importers: BTreeMap<Pid, i32>,
     /// Those that have it in memory.
-    live: BTreeSet<Pid>,
+    pub(super) live: BTreeSet<Pid>,
     /// Those that have dropped it and kept its bytes.
-    saved: BTreeSet<Pid>,
+    pub(super) saved: BTreeSet<Pid>,
+    /// Those that have dropped it, bytes or not.
+    pub(super) dropped: BTreeSet<Pid>,
+    /// What all have done with it, if it is a multicast object.
+    pub(super) team: Option<Team>,
 }
 
 impl Shared {
@@ -96,7 +111,7 @@ impl Shared {
     }
 }
 
-fn shared(members: &[Member]) -> BTreeMap<AllocationId, Shared> {
+pub(super) fn shared(members: &[Member]) -> BTreeMap<AllocationId, Shared> {
     let mut all: BTreeMap<AllocationId, Shared> = BTreeMap::new();
     for member in members {
         for allocation in &member.inventory.allocations {
@@ -113,6 +128,14 @@ fn shared(members: &[Member]) -> BTreeMap<AllocationId, Shared> {
                 Contents::Live => drop(entry.live.insert(member.pid)),
                 Contents::Zero | Contents::Host | Contents::Chunks => drop(entry.saved.insert(member.pid)),
                 Contents::Elsewhere => {}
+            }
+            if allocation.contents != Contents::Live {
+                entry.dropped.insert(member.pid);
+            }
+            if let Some(own) = allocation.multicast {
+                let team = entry.team.get_or_insert(Team { devices: own.devices, joined: 0, bound: 0 });
+                team.joined = team.joined.saturating_add(own.joined);
+                team.bound = team.bound.saturating_add(own.bound);
             }
         }
     }
@@ -144,6 +167,9 @@ pub fn make_plan(members: &[Member], around: &Around) -> Result<Plan, Vec<Obstac
             if let Some(exporter) = maker.or(unasked) {
                 obstacles.exporter_outside(importer, exporter, allocation);
             }
+        }
+        if let (Some(team), Some(&holder), None) = (inside.team, holder, outside) {
+            obstacles.incomplete(holder, allocation, team);
         }
         plan.provide(allocation, inside);
     }
@@ -192,44 +218,12 @@ pub fn sources_now(members: &[Member]) -> (Plan, Vec<Obstacle>) {
     (plan, lost)
 }
 
-/// Processes whose view of shared memory has come apart, and what each of them keeps for others.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Torn {
-    /// Those that still map memory which its keeper has dropped, each with the keepers of such memory.
-    pub keepers: BTreeMap<Pid, BTreeSet<Pid>>,
-    /// Memory that nobody would have the bytes of if these processes dropped it without saving it.
-    pub heirs: BTreeMap<Pid, Vec<AllocationId>>,
-}
-
-/// Finds processes that still map memory which its keeper has dropped.
-pub fn torn(members: &[Member]) -> Torn {
-    let all = shared(members);
-    let mut torn = Torn::default();
-    for shared in all.values() {
-        for &mapped in &shared.live {
-            for &keeper in shared.saved.iter().filter(|keeper| **keeper != mapped) {
-                torn.keepers.entry(mapped).or_default().insert(keeper);
-            }
-        }
-    }
-    for (id, shared) in &all {
-        let all_are_torn = shared.live.iter().all(|pid| torn.keepers.contains_key(pid));
-        if shared.makers.is_empty()
-            && shared.saved.is_empty()
-            && all_are_torn
-            && let Some(heir) = shared.live.first()
-        {
-            torn.heirs.entry(*heir).or_default().push(*id);
-        }
-    }
-    torn
-}
-
 /// Obstacles, one for each pair of processes.
 #[derive(Default)]
 struct Obstacles {
     exporters: BTreeMap<(Pid, i32), (u64, AllocationId)>,
     importers: BTreeMap<(Pid, Pid), (u64, AllocationId)>,
+    incomplete: Vec<Obstacle>,
 }
 
 impl Obstacles {
@@ -241,6 +235,14 @@ impl Obstacles {
         self.importers.entry((importer, holder)).or_insert((0, allocation)).0 += 1;
     }
 
+    /// An object whose memory was bound had all its devices once, and needs them again.
+    fn incomplete(&mut self, holder: Pid, object: AllocationId, team: Team) {
+        let Team { devices, joined, bound } = team;
+        if bound > 0 && joined < devices {
+            self.incomplete.push(Obstacle::Incomplete { holder, object, devices, joined });
+        }
+    }
+
     fn listed(self) -> Vec<Obstacle> {
         let exporters = self.exporters.into_iter().map(|((importer, exporter), (count, example))| {
             Obstacle::ExporterOutside { importer, exporter, count, example }
@@ -248,13 +250,13 @@ impl Obstacles {
         let importers = self.importers.into_iter().map(|((importer, holder), (count, example))| {
             Obstacle::ImporterOutside { importer, holder, count, example }
         });
-        exporters.chain(importers).collect()
+        exporters.chain(importers).chain(self.incomplete).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{created, id, imported, member, pid};
+    use super::super::made_up::{as_object, created, id, imported, member, pid};
     use super::*;
 
     fn source(allocation: u8, from: i32) -> Source {
@@ -352,27 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn an_import_that_is_held_while_its_keeper_has_dropped_the_memory_is_torn() {
-        let mut maker = member(1, [created(1), created(2)]);
-        maker.inventory.allocations[0].contents = Contents::Host;
-        let importer = member(2, [imported(1, 1), imported(2, 1)]);
-        let found = torn(&[maker.clone(), importer.clone()]);
-        assert_eq!(found.keepers, BTreeMap::from([(pid(2), BTreeSet::from([pid(1)]))]));
-        maker.inventory.allocations[0].contents = Contents::Live;
-        assert_eq!(torn(&[maker, importer]), Torn::default());
-    }
-
-    #[test]
-    fn what_only_torn_processes_still_have_is_saved_by_one_of_them() {
-        let mut maker = member(1, [created(1)]);
-        maker.inventory.allocations[0].contents = Contents::Host;
-        let importer = member(2, [imported(1, 1), imported(9, 99)]);
-        let mut other = member(3, [imported(9, 99)]);
-        let found = torn(&[maker.clone(), importer.clone(), other.clone()]);
-        assert_eq!(found.heirs, BTreeMap::new(), "the third still has it");
-        other.inventory.allocations[0].contents = Contents::Elsewhere;
-        let found = torn(&[maker, importer, other]);
-        assert_eq!(found.heirs, BTreeMap::from([(pid(2), vec![id(9)])]));
+    fn a_multicast_object_whose_member_is_gone_is_refused() {
+        let members = [member(1, [as_object(created(1), 3)]), member(2, [as_object(imported(1, 1), 3)])];
+        assert_eq!(
+            make_plan(&members, &Around::default()).unwrap_err(),
+            [Obstacle::Incomplete { holder: pid(1), object: id(1), devices: 3, joined: 2 }]
+        );
+        let members = [member(1, [as_object(created(1), 2)]), member(2, [as_object(imported(1, 1), 2)])];
+        assert_eq!(make_plan(&members, &Around::default()).unwrap().sources_of(pid(2)), [source(1, 1)]);
     }
 
     #[test]

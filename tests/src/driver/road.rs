@@ -119,6 +119,8 @@ fn base_and_version(name: &str) -> (&str, c_int) {
     match plain.rsplit_once("_v") {
         // The last version before cuCtxCreate took one more argument.
         Some(("cuCtxCreate", "2")) => ("cuCtxCreate", 11030),
+        // The first version with the argument for the device.
+        Some((base @ ("cuMulticastBindMem" | "cuMulticastBindAddr"), "2")) => (base, 13010),
         Some((base, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => (base, 13000),
         _ => (plain, 12080),
     }

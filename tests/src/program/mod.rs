@@ -16,6 +16,7 @@ mod objects;
 mod outside;
 mod raw;
 mod share;
+mod team;
 mod threads;
 mod vmm;
 mod words;
@@ -116,8 +117,9 @@ impl Session {
             }
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 8] = [
+        let families: [Family; 9] = [
             vmm::obey,
+            team::obey,
             memory::obey,
             work::obey,
             capture::obey,

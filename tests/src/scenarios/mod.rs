@@ -65,6 +65,7 @@ scenarios! {
     sharing::several_importers_and_several_imports on 1;
     orphans::an_orphan_stays_one_memory_for_two_importers on 1;
     orphans::an_exporter_that_freed_its_memory_leaves_an_orphan on 1;
+    orphans::a_descriptor_closed_just_before_a_suspend_holds_nothing on 1;
     orphans::an_importer_comes_after_the_exporter_has_crashed on 1;
     host::memory_of_a_numa_node_is_carried on 1;
     host::host_memory_needs_no_context on 1;

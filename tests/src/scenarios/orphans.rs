@@ -40,6 +40,21 @@ pub(super) fn an_exporter_that_freed_its_memory_leaves_an_orphan(stage: &mut Sta
     share(&b, &c)
 }
 
+/// The exporter lets go of the memory first and closes its descriptor afterwards, without another word to the driver: nobody
+/// may count on it any more. Told many times, since whether anybody notices before the suspend is a matter of time.
+pub(super) fn a_descriptor_closed_just_before_a_suspend_holds_nothing(stage: &mut Stage) -> Result<()> {
+    let (a, b) = (stage.worker("a")?, stage.worker("b")?);
+    for round in 0..5 {
+        a.all(&["new x 4M device:0 fd", &format!("fill x 0 4M {round}"), "export fd x"])?;
+        a.hand("fd", &b)?;
+        b.all(&["import x fd", "close fd", "show x 4M"])?;
+        a.all(&["drop x", "close fd"])?;
+        stage.cycle(&[&a, &b])?;
+        b.all(&["sum x 0 4M", "drop x"])?;
+    }
+    Ok(())
+}
+
 /// The exporter crashes after one has imported; another still imports from its copy of the descriptor.
 pub(super) fn an_importer_comes_after_the_exporter_has_crashed(stage: &mut Stage) -> Result<()> {
     let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);

@@ -25,31 +25,48 @@ impl<A: Attachment> World<A> {
             handles: held.get(key).copied().unwrap_or_default(),
             mappings: allocation.mappings,
             contents: allocation.place(),
+            multicast: allocation.team(),
         };
         state.allocations.iter().filter(|(_, allocation)| !allocation.leaving).map(told).collect()
     }
 
-    /// What of it cannot be carried.
-    pub fn blockers(&self) -> Vec<Blocker> {
+    /// What of it cannot be carried. A driver may not let a restored process join a multicast object again (`rejoins`).
+    pub fn blockers(&self, rejoins: bool) -> Vec<Blocker> {
         let state = self.lock();
-        let count = |kind, is: fn(&Allocation<A>) -> bool| {
+        let count = |kind, is: &dyn Fn(&Allocation<A>) -> bool| {
             let mut found = state.allocations.values().filter(|allocation| is(allocation));
             let first = found.next()?;
             let count = u64::try_from(found.count()).unwrap_or(u64::MAX).saturating_add(1);
-            let example = format!("{} bytes on {:?}", first.what.size, first.what.location());
+            let example = match first.what.multicast {
+                Some(team) => format!("{} bytes, for {} devices", first.what.size, team.devices),
+                None => format!("{} bytes on {:?}", first.what.size, first.what.location()),
+            };
             Some(Blocker { kind, count, example })
         };
         let foreign =
-            count(BlockerKind::ForeignImport, |allocation| allocation.what.origin == Origin::Foreign);
-        let raw = count(BlockerKind::RawHandle, |allocation| allocation.raw);
-        foreign.into_iter().chain(raw).collect()
+            count(BlockerKind::ForeignImport, &|allocation| allocation.what.origin == Origin::Foreign);
+        let raw = count(BlockerKind::RawHandle, &|allocation| allocation.raw);
+        let multicast = count(BlockerKind::Multicast, &|allocation| {
+            allocation.what.multicast.is_some() && (!rejoins || allocation.bound_for_good)
+        });
+        foreign.into_iter().chain(raw).chain(multicast).collect()
     }
 }
 
 impl<A> Allocation<A> {
+    fn team(&self) -> Option<protocol::Team> {
+        let what = self.what.multicast?;
+        let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let (joined, bound) = (count(self.part.joined.len()), count(self.part.bindings.len()));
+        Some(protocol::Team { devices: what.devices, joined, bound })
+    }
+
     fn place(&self) -> protocol::Contents {
         match (&self.backing, &self.contents) {
             (Backing::Live(_), Contents::Live | Contents::Elsewhere) => protocol::Contents::Live,
+            (Backing::Live(_), Contents::Saved(_)) if self.what.multicast.is_some() => {
+                protocol::Contents::Live
+            }
             (Backing::Dropped, Contents::Live | Contents::Elsewhere) => protocol::Contents::Elsewhere,
             (_, Contents::Saved(saved)) if saved.zero() == saved.len() => protocol::Contents::Zero,
             (_, Contents::Saved(saved)) if saved.in_chunks() => protocol::Contents::Chunks,

@@ -4,6 +4,7 @@ use cuda_sys::MemHandle;
 use protocol::{AllocationId, Secret};
 
 use super::record::{Allocation, Attachment, Backing, Contents, Description, Handle, Key, Origin};
+use super::team::Part;
 use super::{State, VIRTUAL, World, is_virtual};
 
 /// Keeps the real handle of an allocation valid across a driver call. Goes back by [`World::unpin`].
@@ -66,6 +67,15 @@ pub enum Release {
     Counted,
     /// That was the last one: the driver's answer is the answer.
     Last(Leaving),
+}
+
+/// What is left of an allocation that is gone.
+#[derive(Debug)]
+pub struct Gone<A> {
+    /// What was kept beside it.
+    pub attached: A,
+    /// Memory that was bound to it and lost its last reference.
+    pub leaving: Vec<Leaving>,
 }
 
 /// An import that was recorded.
@@ -163,15 +173,17 @@ impl<A: Attachment> World<A> {
         Some(handle)
     }
 
-    /// Forgets an allocation whose real handle the driver has taken back. What was attached to it is the caller's.
-    pub fn finish(&self, leaving: Leaving) -> Option<A> {
+    /// Forgets an allocation whose real handle the driver has taken back. What was attached to it is the caller's, and so is
+    /// what it held.
+    pub fn finish(&self, leaving: Leaving) -> Option<Gone<A>> {
         let mut state = self.lock();
         let gone = state.allocations.remove(&leaving.key)?;
         state.waiting.remove(&leaving.key);
         if state.ids.get(&gone.what.id) == Some(&leaving.key) {
             state.ids.remove(&gone.what.id);
         }
-        Some(gone.attached)
+        let leaving = state.let_go_of(&gone.part.bindings);
+        Some(Gone { attached: gone.attached, leaving })
     }
 
     /// Keeps an allocation whose release the driver refused, to be tried again by a sweep.
@@ -198,10 +210,13 @@ impl<A: Attachment> State<A> {
                 copy: None,
                 handles: 0,
                 mappings: 0,
+                bound: 0,
+                part: Part::default(),
                 pins: 0,
                 leaving: false,
                 withheld: false,
                 raw: false,
+                bound_for_good: false,
                 attached: A::default(),
             },
         );
@@ -259,7 +274,7 @@ impl<A: Attachment> State<A> {
         }
     }
 
-    fn pin(&mut self, key: Key, handle: MemHandle, imported: bool) -> Result<Pin, NotHere> {
+    pub(super) fn pin(&mut self, key: Key, handle: MemHandle, imported: bool) -> Result<Pin, NotHere> {
         let allocation = self.allocations.get_mut(&key).ok_or(NotHere::Unknown)?;
         match allocation.backing {
             Backing::Live(real) if !allocation.withheld => {
@@ -273,7 +288,8 @@ impl<A: Attachment> State<A> {
     /// Looks whether anything still refers to an allocation, and lets it go if not.
     pub(super) fn settle(&mut self, key: Key) -> Option<Leaving> {
         let allocation = self.allocations.get_mut(&key)?;
-        if allocation.handles > 0 || allocation.pins > 0 || allocation.leaving {
+        let held = allocation.handles > 0 || allocation.bound > 0 || allocation.pins > 0;
+        if held || allocation.leaving {
             return None;
         }
         if allocation.attached.held() {

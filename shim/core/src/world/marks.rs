@@ -137,9 +137,25 @@ impl<A: Attachment> World<A> {
     pub fn lend(&self, heir_of: &[AllocationId]) {
         for allocation in self.lock().allocations.values_mut() {
             let own = allocation.what.origin == Origin::Created || heir_of.contains(&allocation.what.id);
-            if !own && allocation.contents == Contents::Live {
+            if allocation.contents != Contents::Live {
+                continue;
+            }
+            if !own {
                 allocation.contents = Contents::Elsewhere;
                 allocation.copy = None;
+            } else if allocation.what.multicast.is_some() {
+                // Nothing to copy, and so nothing to wait for.
+                allocation.contents = Contents::Saved(Saved::default());
+            }
+        }
+    }
+
+    /// Takes back what [`lend`](Self::lend) says of multicast objects that the driver still has: they are dropped by all or
+    /// by none, so nobody has dropped them.
+    pub fn keep_objects(&self) {
+        for allocation in self.lock().allocations.values_mut() {
+            if allocation.what.multicast.is_some() && matches!(allocation.backing, Backing::Live(_)) {
+                allocation.contents = Contents::Live;
             }
         }
     }
@@ -178,6 +194,8 @@ impl<A: Attachment> World<A> {
         self.change(key, |allocation| {
             allocation.withheld = false;
             allocation.backing = Backing::Dropped;
+            allocation.part.joined.iter_mut().for_each(|joined| joined.live = false);
+            allocation.part.bindings.iter_mut().for_each(|binding| binding.live = false);
             if allocation.contents == Contents::Live {
                 allocation.contents = match allocation.copy.take() {
                     Some(copy) => Contents::Saved(copy),

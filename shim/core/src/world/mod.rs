@@ -8,6 +8,7 @@
 //!   mapping ---------+--> allocation --> real handle
 //!   call in flight --+        |
 //!   ticket held -----+        +--> bytes: live, saved, or elsewhere
+//!   binding ---------+
 //! ```
 //!
 //! The last reference gone, the tables hand out a [`Leaving`]: whoever gets it asks the driver to release the real
@@ -28,6 +29,7 @@ mod mappings;
 mod marks;
 mod record;
 mod sharing;
+mod team;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -37,9 +39,11 @@ use cuda_sys::MemHandle;
 use protocol::AllocationId;
 
 pub use access::{Access, Grant};
-pub use handles::{Adopted, Leaving, NotHere, Pin, Release};
+pub use handles::{Adopted, Gone, Leaving, NotHere, Pin, Release};
 pub use mappings::{Mapping, Standing, Taken};
 pub use marks::{Bytes, Object, Pinned, View};
+pub use team::{Binding, Joined, Multicast, Part};
+
 pub use record::{Attachment, Backing, Contents, Description, Key, Origin, Piece, Place, Saved};
 
 use record::{Allocation, Handle};

@@ -3,8 +3,10 @@
 use cuda_sys::{AllocationProp, LocationType, MemHandle, MemLocation};
 use protocol::{AllocationId, Location, Secret};
 
+use super::team::{Multicast, Part};
+
 /// An allocation of this process: a number that is never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Key(pub(super) u64);
 
 /// What the shim keeps beside an allocation and the tables do not look into: the ticket and the real descriptor.
@@ -151,6 +153,8 @@ pub struct Description {
     pub prop: AllocationProp,
     /// Made here or imported.
     pub origin: Origin,
+    /// What it was made with, if it is a multicast object: it has no bytes of its own.
+    pub multicast: Option<Multicast>,
 }
 
 impl Description {
@@ -179,6 +183,10 @@ pub(super) struct Allocation<A> {
     pub(super) handles: u32,
     /// Mappings.
     pub(super) mappings: u32,
+    /// Multicast objects it is bound to, once for each binding.
+    pub(super) bound: u32,
+    /// What this process has done with it, if it is a multicast object.
+    pub(super) part: Part,
     /// Calls in flight that use the real handle.
     pub(super) pins: u32,
     /// The last reference is gone and the driver is being asked to release: nobody may find it any more.
@@ -187,6 +195,8 @@ pub(super) struct Allocation<A> {
     pub(super) withheld: bool,
     /// A raw descriptor of it was handed out.
     pub(super) raw: bool,
+    /// Memory that nobody can bind again was bound to it.
+    pub(super) bound_for_good: bool,
     pub(super) attached: A,
 }
 

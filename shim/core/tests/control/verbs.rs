@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use protocol::{
     Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
     ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, SaveTo, StageRequest, StepRequest,
-    VerbKind, verbs,
+    Turn, VerbKind, verbs,
 };
 use shim_core::control::Limits;
 
@@ -29,7 +29,7 @@ fn save() -> ReleaseRequest {
 }
 
 fn remap() -> RemapRequest {
-    RemapRequest { sources: Vec::new(), wait_ms: 0 }
+    RemapRequest { sources: Vec::new(), wait_ms: 0, turn: Turn::Map }
 }
 
 #[test]
@@ -58,6 +58,10 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     assert_eq!(target.phases.get(), Phase::Released);
     assert_eq!(client.ask::<verbs::Load>(&LoadRequest::default()).expect("loaded").mappings, 4);
     assert_eq!(target.phases.get(), Phase::Loaded);
+    for turn in [Turn::Join, Turn::Bind] {
+        client.ask::<verbs::Remap>(&RemapRequest { turn, ..remap() }).expect("stops for others");
+        assert_eq!(target.phases.get(), Phase::Loaded);
+    }
     assert_eq!(client.ask::<verbs::Remap>(&remap()), Ok(RemapReply { imports: 5, mappings: 6 }));
     assert_eq!(target.phases.get(), Phase::Remapped);
     assert_eq!(client.ask::<verbs::Reopen>(&ReopenRequest {}), Ok(ReopenReply { waiting: 7 }));

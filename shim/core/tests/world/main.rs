@@ -40,6 +40,7 @@ fn description(number: u64) -> Description {
         size: 4 * SIZE,
         prop: AllocationProp { location: GPU0, ..AllocationProp::default() },
         origin: Origin::Created,
+        multicast: None,
     }
 }
 

@@ -44,9 +44,7 @@ pub(crate) unsafe fn cuMemFree(dptr: DevicePtrV1) -> CuResult {
 /// Memory was unmapped: what was handed out for it stands for nothing any more.
 pub(crate) fn unmapped(at: DevicePtr, size: usize) {
     let range = at.0..at.0.saturating_add(wide(size));
-    gone(table().take_all(|kind, key, _| {
-        matches!(kind, BlockerKind::RawHandle | BlockerKind::Multicast) && range.contains(&key)
-    }));
+    gone(table().take_all(|kind, key, _| kind == BlockerKind::RawHandle && range.contains(&key)));
 }
 
 /// What goes with the allocation that begins at `base`.

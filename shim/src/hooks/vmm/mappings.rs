@@ -49,9 +49,8 @@ pub(crate) unsafe fn cuMemMap(
     let found = real_handle(handle)?;
     // SAFETY: the caller's arguments, with the handle that the driver knows.
     unsafe { real::cuMemMap(ptr, size, offset, found.handle(), flags) }?;
-    match found.pin() {
-        Some(pin) => world().map(pin, ptr.0, wide(size), wide(offset)).into_iter().for_each(let_go),
-        None => refuse::mapped(handle, ptr, size),
+    if let Some(pin) = found.pin() {
+        world().map(pin, ptr.0, wide(size), wide(offset)).into_iter().for_each(let_go);
     }
     Ok(())
 }

@@ -9,7 +9,6 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Description, NotHere, Origin, Release};
 
-use super::super::refuse;
 use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, real_handle, world};
@@ -44,7 +43,8 @@ pub(crate) unsafe fn cuMemCreate(
     let mut prop = unsafe { prop.read() };
     prop.location = settled(prop.location, made);
     let size = u64::try_from(size).unwrap_or(u64::MAX);
-    let made = world().adopt(made, Description { id, secret, size, prop, origin: Origin::Created });
+    let what = Description { id, secret, size, prop, origin: Origin::Created, multicast: None };
+    let made = world().adopt(made, what);
     // SAFETY: not null, and the driver's contract makes it writable.
     unsafe { handle.write(made) };
     Ok(())
@@ -90,7 +90,7 @@ pub(crate) unsafe fn cuMemRelease(handle: MemHandle) -> CuResult {
         Ok(Release::Counted) => return Ok(()),
         Ok(Release::Last(leaving)) => leaving,
         // SAFETY: the caller's arguments, unchanged: no handle of ours.
-        Err(NotHere::NotOurs) => return unsafe { refuse::release(handle) },
+        Err(NotHere::NotOurs) => return unsafe { real::cuMemRelease(handle) },
         Err(_) => return Err(CuError::INVALID_VALUE),
     };
     if let Some(real) = leaving.real() {
@@ -121,13 +121,10 @@ pub(crate) unsafe fn cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *
             unsafe { handle.write(held) };
             Ok(())
         }
-        // Memory of another kind, a multicast object, or nothing at all.
+        // Memory of another kind, or nothing at all.
         None => {
             // SAFETY: the caller's arguments, unchanged.
-            unsafe { real::cuMemRetainAllocationHandle(handle, addr) }?;
-            // SAFETY: it succeeded, so the driver has written there.
-            refuse::retained(unsafe { handle.read() });
-            Ok(())
+            unsafe { real::cuMemRetainAllocationHandle(handle, addr) }
         }
     }
 }

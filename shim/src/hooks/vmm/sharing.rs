@@ -92,8 +92,8 @@ fn issue(pin: &Pin) -> io::Result<OwnedFd> {
     if world().attached(pin, |attached| attached.ticket.is_none()) == Some(true) {
         let what = world().describe(pin).ok_or(io::ErrorKind::NotFound)?;
         let exporter = std::process::id().cast_signed();
-        let Description { id, secret, size, prop, .. } = what;
-        let ticket = Ticket::new(&Claim { id, secret, exporter, size, prop })?;
+        let Description { id, secret, size, prop, multicast, .. } = what;
+        let ticket = Ticket::new(&Claim { id, secret, exporter, size, prop, multicast })?;
         world().attached(pin, |attached| attached.ticket.get_or_insert(ticket).held());
     }
     let issued = world().attached(pin, |attached| attached.ticket.as_ref().map(Ticket::issue));
@@ -180,13 +180,16 @@ fn import(claim: &Claim, descriptor: OwnedFd) -> CuResult<MemHandle> {
     let real = import_descriptor(&descriptor)?;
     let mut prop = claim.prop;
     let mut told = AllocationProp::default();
-    // SAFETY: `told` is writable, the handle is new.
-    if unsafe { real::cuMemGetAllocationPropertiesFromHandle(&raw mut told, real) }.is_ok() {
+    // A multicast object is on no device. `told` is writable, the handle is new.
+    let told_by_driver = claim.multicast.is_none()
+        // SAFETY: see above.
+        && unsafe { real::cuMemGetAllocationPropertiesFromHandle(&raw mut told, real) }.is_ok();
+    if told_by_driver {
         // The same device may have another ordinal here.
         prop.location = told.location;
     }
-    let Claim { id, secret, size, exporter, .. } = *claim;
-    let what = Description { id, secret, size, prop, origin: Origin::Imported { exporter } };
+    let Claim { id, secret, size, exporter, multicast, .. } = *claim;
+    let what = Description { id, secret, size, prop, origin: Origin::Imported { exporter }, multicast };
     let adopted = world().adopt_import(real, what);
     if let Some(surplus) = adopted.surplus {
         // SAFETY: imported above, and known to nobody else.
@@ -232,5 +235,6 @@ unsafe fn foreign(os_handle: *mut c_void, sh_handle_type: HandleType) -> CuResul
         log!("properties of imported memory: {error}");
     }
     // The driver does not tell the size.
-    Ok(world().adopt(real, Description { id, secret, size: 0, prop, origin: Origin::Foreign }))
+    let what = Description { id, secret, size: 0, prop, origin: Origin::Foreign, multicast: None };
+    Ok(world().adopt(real, what))
 }

@@ -203,4 +203,8 @@ pub enum BlockerKind {
     Graphics,
     /// A call that allocates or shares was obtained in an ABI the shim does not know.
     UnknownAbi,
+    /// A call of the driver that a library reaches without the shim.
+    BoundPast,
+    /// Drivers, of which more than one is loaded.
+    SecondDriver,
 }

@@ -111,6 +111,8 @@ fn blocker() -> impl Strategy<Value = Blocker> {
         B::ExternalMemory,
         B::Graphics,
         B::UnknownAbi,
+        B::BoundPast,
+        B::SecondDriver,
     ]);
     (kind, any::<(u64, String)>()).prop_map(|(kind, (count, example))| Blocker { kind, count, example })
 }

@@ -1,6 +1,8 @@
 /* Does what its arguments say, in order, and says what it got:
  *   open FILE | global FILE   loads a library; look-ups by handle go to the last one
+ *   deep FILE | apart FILE    the same, with what it needs before all others, or in a namespace of its own
  *   self                      the same for the program's own handle
+ *   run                       calls the last library's `run`
  *   sym NAME                  looks up by handle
  *   default NAME | next NAME  looks up by pseudo-handle
  *   resolver NAME             takes the resolver of that name, by handle
@@ -28,6 +30,14 @@ int main(int count, char **argument)
         if (!strcmp(verb, "open") || !strcmp(verb, "global")) {
             handle = must(dlopen(name, RTLD_NOW | (*verb == 'g' ? RTLD_GLOBAL : RTLD_LOCAL)), name);
             at++;
+        } else if (!strcmp(verb, "deep")) {
+            handle = must(dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND), name);
+            at++;
+        } else if (!strcmp(verb, "apart")) {
+            handle = must(dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL), name);
+            at++;
+        } else if (!strcmp(verb, "run")) {
+            printf("run %d\n", ((int (*)(void))must(dlsym(handle, "run"), "run"))());
         } else if (!strcmp(verb, "self")) {
             handle = must(dlopen(NULL, RTLD_NOW), "self");
         } else if (!strcmp(verb, "stay")) {

@@ -221,7 +221,7 @@ fn a_newer_form_of_a_call_that_allocates_stands_in_the_way_of_a_suspend() {
         let verbs = format!("open libcuda.so.1 sym cuInit init open {} {lookups} stay", newer.display());
         let mut command = machine.command(lab.path("ask"));
         command.env("LD_PRELOAD", lab.shim()).args(verbs.split_whitespace());
-        let mut child = lab::start(&mut command, "stays");
+        let (mut child, _) = lab::start(&mut command, "stays");
         let checked = machine.tool().verb("check", &[child.id().cast_signed()]).unwrap();
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());

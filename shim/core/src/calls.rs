@@ -29,7 +29,7 @@ macro_rules! define {
     ($($class:ident $family:ident fn $name:ident($($arg:ident: $ty:ty),*) $(on $stream:ident $(.$field:ident)?)?;)+) => {
         /// A driver call that has a hook: an index into the list.
         #[allow(non_camel_case_types, missing_docs, reason = "the driver's own names")]
-        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum CallId {
             $($name),+

@@ -1,6 +1,7 @@
 //! The objects that are loaded: all of them, and the one an address lies in.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use core::ptr;
 use core::slice;
 
@@ -51,18 +52,44 @@ pub(crate) fn around(address: usize) -> Option<Object> {
     unsafe { Object::new(map.base, map.dynamic) }
 }
 
+/// A loaded object as the loader lists it.
+pub(super) struct Listed<'a> {
+    pub(super) object: Object,
+    /// The file, or nothing for the program itself.
+    pub(super) path: &'a CStr,
+    headers: &'a [libc::Elf64_Phdr],
+}
+
+impl Listed<'_> {
+    /// The addresses it takes up, those of writable memory only or all.
+    pub(super) fn segments(&self, writable: bool) -> impl Iterator<Item = Range<usize>> {
+        let loaded = self.headers.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+        loaded.filter(move |segment| !writable || segment.p_flags & libc::PF_W != 0).filter_map(|segment| {
+            let start = self.object.base().wrapping_add(usize::try_from(segment.p_vaddr).ok()?);
+            Some(start..start.checked_add(usize::try_from(segment.p_memsz).ok()?)?)
+        })
+    }
+}
+
 /// The first loaded object, in load order, for which `wanted` has an answer.
 pub(crate) fn first<T>(mut wanted: impl FnMut(&Object) -> Option<T>) -> Option<T> {
-    struct Search<'a, T> {
-        wanted: &'a mut dyn FnMut(&Object) -> Option<T>,
-        found: Option<T>,
-    }
+    let mut found = None;
+    walk(&mut |listed| {
+        found = wanted(&listed.object);
+        found.is_some()
+    });
+    found
+}
 
-    unsafe extern "C" fn visit<T>(info: *mut libc::dl_phdr_info, _: usize, search: *mut c_void) -> c_int {
+/// Shows every loaded object that has symbols, in load order, until `done` says so.
+pub(super) fn walk(done: &mut dyn FnMut(&Listed<'_>) -> bool) {
+    type Done<'a> = &'a mut dyn FnMut(&Listed<'_>) -> bool;
+
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, done: *mut c_void) -> c_int {
         // SAFETY: the loader hands its callback a valid structure.
         let info = unsafe { &*info };
-        // SAFETY: the pointer we gave, to a search that outlives the walk; only this function uses it.
-        let search = unsafe { &mut *search.cast::<Search<'_, T>>() };
+        // SAFETY: the pointer we gave, to what outlives the walk; only this function uses it.
+        let done = unsafe { &mut *done.cast::<Done<'_>>() };
         if info.dlpi_phdr.is_null() {
             return 0;
         }
@@ -75,12 +102,12 @@ pub(crate) fn first<T>(mut wanted: impl FnMut(&Object) -> Option<T>) -> Option<T
         let Ok(offset) = usize::try_from(segment.p_vaddr) else { return 0 };
         // SAFETY: the loader holds the object loaded during the walk.
         let object = unsafe { Object::new(base, ptr::with_exposed_provenance(base.wrapping_add(offset))) };
-        search.found = object.and_then(|object| (search.wanted)(&object));
-        c_int::from(search.found.is_some())
+        // SAFETY: null, or a C string that lives as long as the object.
+        let path = if info.dlpi_name.is_null() { c"" } else { unsafe { CStr::from_ptr(info.dlpi_name) } };
+        c_int::from(object.is_some_and(|object| done(&Listed { object, path, headers })))
     }
 
-    let mut search = Search { wanted: &mut wanted, found: None };
-    // SAFETY: `visit` is instantiated for the type that `search` has.
-    unsafe { libc::dl_iterate_phdr(Some(visit::<T>), (&raw mut search).cast()) };
-    search.found
+    let mut done: Done<'_> = done;
+    // SAFETY: `visit` gets a pointer to what it takes it for.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut done).cast()) };
 }

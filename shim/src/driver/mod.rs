@@ -9,6 +9,7 @@ mod loaded;
 mod names;
 mod new_forms;
 mod object;
+mod past;
 pub(crate) mod real;
 
 use core::ffi::{CStr, c_char};
@@ -19,6 +20,7 @@ use shim_core::calls::CallId;
 
 pub(crate) use new_forms::{blocker as new_form_blocker, note as note_new_form};
 use object::Object;
+pub(crate) use past::blockers as past_us;
 
 /// The name by which programs need the driver.
 const SONAME: &[u8] = b"libcuda.so.1";

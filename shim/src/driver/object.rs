@@ -6,6 +6,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Tags of the dynamic section (`<elf.h>`).
 mod tag {
@@ -13,7 +14,12 @@ mod tag {
     pub(super) const HASH: i64 = 4;
     pub(super) const STRTAB: i64 = 5;
     pub(super) const SYMTAB: i64 = 6;
+    pub(super) const RELA: i64 = 7;
+    pub(super) const RELASZ: i64 = 8;
     pub(super) const SONAME: i64 = 14;
+    pub(super) const PLTRELSZ: i64 = 2;
+    pub(super) const JMPREL: i64 = 23;
+    pub(super) const RELACOUNT: i64 = 0x6fff_fff9;
     pub(super) const GNU_HASH: i64 = 0x6fff_fef5;
 }
 
@@ -37,6 +43,10 @@ pub(crate) struct Object {
     gnu_hash: *const u32,
     hash: *const u32,
     soname: Option<usize>,
+    /// Relocations of data and of calls, each with its size in bytes.
+    relocations: [(*const libc::Elf64_Rela, usize); 2],
+    /// How many of the first only add the base: they come first.
+    relative: usize,
 }
 
 impl Object {
@@ -52,7 +62,10 @@ impl Object {
             gnu_hash: ptr::null(),
             hash: ptr::null(),
             soname: None,
+            relocations: [(ptr::null(), 0); 2],
+            relative: 0,
         };
+        let [mut data, mut calls] = object.relocations;
         let mut entry = dynamic.cast::<Dynamic>();
         loop {
             // SAFETY: the section ends with a null entry, and we have not passed it.
@@ -65,11 +78,17 @@ impl Object {
                 tag::GNU_HASH => object.gnu_hash = object.pointer(value),
                 tag::HASH => object.hash = object.pointer(value),
                 tag::SONAME => object.soname = Some(value),
+                tag::RELA => data.0 = object.pointer(value),
+                tag::RELASZ => data.1 = value,
+                tag::JMPREL => calls.0 = object.pointer(value),
+                tag::PLTRELSZ => calls.1 = value,
+                tag::RELACOUNT => object.relative = value,
                 _ => {}
             }
             // SAFETY: not the last entry.
             entry = unsafe { entry.add(1) };
         }
+        object.relocations = [data, calls];
         (!object.strings.is_null() && !object.symbols.is_null()).then_some(object)
     }
 
@@ -78,6 +97,26 @@ impl Object {
     fn pointer<T>(&self, value: usize) -> *const T {
         let address = if value < self.base { self.base.wrapping_add(value) } else { value };
         ptr::with_exposed_provenance(address)
+    }
+
+    /// What the loader has put into the object in place of a symbol's name: addresses of data and of functions. A call that
+    /// was not made yet is still bound to the object itself.
+    pub(super) fn bound(&self) -> impl Iterator<Item = usize> {
+        let tables = self.relocations.iter().zip([self.relative, 0]);
+        tables.flat_map(move |(&(table, bytes), skip)| {
+            let count = if table.is_null() { 0 } else { bytes / size_of::<libc::Elf64_Rela>() };
+            (skip..count).map(move |at| {
+                // SAFETY: the section says how many there are.
+                let entry = unsafe { table.add(at) };
+                // SAFETY: as above.
+                let offset = unsafe { (*entry).r_offset };
+                let place = self.base.wrapping_add(usize::try_from(offset).unwrap_or(0));
+                let place = ptr::with_exposed_provenance::<AtomicUsize>(place);
+                // SAFETY: the loader has written there. Calls are bound when they are first made, by any thread; a place that is
+                // not aligned belongs to packed data, which nobody changes.
+                if place.is_aligned() { unsafe { (*place).load(Ordering::Relaxed) } } else { 0 }
+            })
+        })
     }
 
     /// Where the object is loaded.

@@ -83,6 +83,9 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
     let mut blockers = world().blockers(version >= REJOINS);
     blockers.extend(hooks::refuse::blockers());
     blockers.extend(driver::new_form_blocker());
+    if request.allocations {
+        blockers.extend(driver::past_us());
+    }
     let drain = quiesce::look();
     Inventory {
         shim_version: env!("CARGO_PKG_VERSION").to_owned(),

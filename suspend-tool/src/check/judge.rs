@@ -238,6 +238,16 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "driver function(s) that allocate or share in a form the library does not know",
             "use a version of the library that knows this driver",
         ),
+        BlockerKind::BoundPast => (
+            "bound-past",
+            "way(s) to a driver function that lead past the library",
+            "open that library without RTLD_DEEPBIND, and name nvsnap-gpushare first in LD_PRELOAD",
+        ),
+        BlockerKind::SecondDriver => (
+            "second-driver",
+            "copies of the CUDA driver library in one process",
+            "take all but one libcuda.so off the program's search paths, and open it without dlmopen",
+        ),
     }
 }
 

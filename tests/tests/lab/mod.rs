@@ -165,14 +165,15 @@ impl Run {
     }
 }
 
-/// Starts a program, and waits until it has said `last`. It ends with its standard input.
-pub(crate) fn start(command: &mut Command, last: &str) -> Child {
+/// Starts a program, and waits until it has said `last`; what it said before comes back too. It ends with its standard input.
+pub(crate) fn start(command: &mut Command, last: &str) -> (Child, String) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
-    let found = said.by_ref().map_while(Result::ok).any(|line| line == last);
-    assert!(found, "{command:?} never said {last}");
-    child
+    let mut said = String::new();
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
+    let found = lines.inspect(|line| said += &format!("{line}\n")).any(|line| line == last);
+    assert!(found, "{command:?} never said {last}:\n{said}");
+    (child, said)
 }
 
 /// The sources of the programs.

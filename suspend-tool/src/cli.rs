@@ -34,6 +34,8 @@ pub struct Before {
     #[command(flatten)]
     pub(crate) map: MapArgs,
     #[command(flatten)]
+    pub(crate) freeze: FreezeArgs,
+    #[command(flatten)]
     pub(crate) tree: TreeArgs,
     #[command(flatten)]
     pub(crate) criu: CriuArgs,
@@ -90,6 +92,14 @@ pub struct TreeArgs {
     pub tree: bool,
 }
 
+/// Whether the processor threads go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct FreezeArgs {
+    /// Leave the processor threads running: they wait only where they use the GPU.
+    #[arg(long)]
+    pub no_freeze: bool,
+}
+
 /// What the suspended processes are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct CriuArgs {
@@ -107,6 +117,8 @@ pub enum Verb {
         processes: PidArgs,
         #[command(flatten)]
         criu: CriuArgs,
+        #[command(flatten)]
+        freeze: FreezeArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -128,6 +140,8 @@ pub enum Verb {
         processes: PidArgs,
         #[command(flatten)]
         wait: WaitArgs,
+        #[command(flatten)]
+        freeze: FreezeArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -208,6 +222,14 @@ pub enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Hold threads for a command: started by it, and of no use otherwise.
+    #[command(hide = true)]
+    Hold {
+        /// The channel to the command.
+        channel: i32,
+        /// The command itself.
+        command: i32,
+    },
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions {
@@ -237,6 +259,7 @@ impl Verb {
             Self::Load { .. } => "load",
             Self::Remap { .. } => "remap",
             Self::Reopen { .. } => "reopen",
+            Self::Hold { .. } => "hold",
             Self::Completions { .. } => "completions",
             Self::Man => "man",
         }
@@ -259,6 +282,7 @@ impl Verb {
             | Self::List { .. }
             | Self::Gpus { .. }
             | Self::Run { .. }
+            | Self::Hold { .. }
             | Self::Completions { .. }
             | Self::Man => false,
         }
@@ -279,7 +303,7 @@ impl Verb {
             | Self::Load { output, .. }
             | Self::Remap { output, .. }
             | Self::Reopen { output, .. } => Some(output),
-            Self::Run { .. } | Self::Completions { .. } | Self::Man => None,
+            Self::Run { .. } | Self::Hold { .. } | Self::Completions { .. } | Self::Man => None,
         }
     }
 
@@ -288,6 +312,13 @@ impl Verb {
             Self::Suspend { wait, .. } | Self::Quiesce { wait, .. } | Self::Checkpoint { wait, .. } => {
                 Some(wait)
             }
+            _ => None,
+        }
+    }
+
+    fn freeze(&mut self) -> Option<&mut FreezeArgs> {
+        match self {
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => Some(freeze),
             _ => None,
         }
     }
@@ -316,6 +347,17 @@ impl Verb {
         }
     }
 
+    /// Whether threads are to be left running.
+    pub fn leaves_running(&self) -> bool {
+        let no_freeze = FreezeArgs { no_freeze: true };
+        matches!(self, Self::Check { freeze, .. } | Self::Suspend { freeze, .. } if *freeze == no_freeze)
+    }
+
+    /// Whether it is finished or undone by somebody else should this command die.
+    pub const fn is_watched_over(&self) -> bool {
+        matches!(self, Self::Suspend { .. } | Self::Resume { .. })
+    }
+
     /// Whether its events are to be printed as JSON.
     pub fn json(&mut self) -> bool {
         self.output().is_some_and(|output| output.json)
@@ -335,7 +377,7 @@ impl Verb {
     /// Takes the options that stood before the verb. One that the verb does not have is an error, as it is behind it.
     fn take(&mut self, before: Before) -> Result<(), clap::Error> {
         let name = self.name();
-        let Before { output, wait, map, tree, criu } = before;
+        let Before { output, wait, map, freeze, tree, criu } = before;
         if output.json {
             self.output().ok_or_else(|| unfit("--json", name))?.json = true;
         }
@@ -344,6 +386,9 @@ impl Verb {
         }
         if let Some(file) = map.gpu_map {
             self.map().ok_or_else(|| unfit("--gpu-map", name))?.gpu_map.get_or_insert(file);
+        }
+        if freeze.no_freeze {
+            self.freeze().ok_or_else(|| unfit("--no-freeze", name))?.no_freeze = true;
         }
         if tree.tree {
             self.processes().ok_or_else(|| unfit("--tree", name))?.tree.tree = true;
@@ -389,7 +434,7 @@ mod tests {
         let before = parse("x --json --timeout 2.5 suspend 5 6 --tree").unwrap();
         assert_eq!(before, parse("x suspend --tree 5 --timeout 2.5 6 --json").unwrap());
         match before {
-            Verb::Suspend { processes, wait, output } => {
+            Verb::Suspend { processes, wait, output, .. } => {
                 assert_eq!(processes.pids.iter().map(|pid| pid.number()).collect::<Vec<_>>(), [5, 6]);
                 assert!(processes.tree.tree && output.json);
                 assert_eq!(wait.or_usual(), Duration::from_millis(2500));

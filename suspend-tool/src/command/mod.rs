@@ -30,6 +30,8 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, PidArgs, Verb};
 use crate::faults::Faults;
+use crate::freeze::{Hold, HoldError};
+use crate::holder::{Holder, RESCUE_VARIABLE, Unwatched};
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
 use crate::report::{Bars, Json, Reporter, Silent, print_line};
@@ -46,6 +48,9 @@ pub fn carry_out(mut verb: Verb) -> Exit {
         }
         Verb::Man => return man(),
         Verb::Run { command } => run::run(&command),
+        Verb::Hold { channel, command } => {
+            return if crate::holder::serve(channel, command).is_ok() { Exit::Done } else { Exit::Failed };
+        }
         verb => on_machine(verb, json),
     };
     outcome.show(json);
@@ -78,7 +83,13 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Ok(faults) => faults,
         Err(text) => return Outcome::new(name, Exit::Usage, text),
     };
-    let context = Context::open(reporter(json), interrupt, faults);
+    // Before the driver is touched: a process that has CUDA is not to be copied.
+    let hold = match holder(&verb) {
+        Ok(hold) => hold,
+        Err(error) => return Outcome::failed(name, &error),
+    };
+    let mut context = Context::open(reporter(json), interrupt, hold, faults);
+    context.freezes = !verb.leaves_running();
     match verb {
         Verb::Check { processes, criu, .. } => {
             with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
@@ -115,9 +126,19 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::Reopen { processes, .. } => {
             with_pids(&context, name, &processes, |pids| phases::reopen(&context, pids))
         }
-        Verb::Run { .. } | Verb::Completions { .. } | Verb::Man => {
+        Verb::Run { .. } | Verb::Hold { .. } | Verb::Completions { .. } | Verb::Man => {
             Outcome::new(name, Exit::Usage, "it does not look at the machine")
         }
+    }
+}
+
+/// Who watches over this run, and holds threads when it has ended.
+fn holder(verb: &Verb) -> Result<Rc<dyn Hold>, HoldError> {
+    let is_rescue = std::env::var_os(RESCUE_VARIABLE).is_some();
+    if verb.is_watched_over() && !is_rescue {
+        Ok(Rc::new(Holder::start()?))
+    } else {
+        Ok(Rc::new(Unwatched::default()))
     }
 }
 

@@ -65,9 +65,14 @@ pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
         return Outcome::refused(VERB, findings).about(pids.to_vec());
     }
     let session = context.session(&driver, &seen, Duration::from_secs(30));
+    // Should this command die, it is run again as it is.
+    if let Err(error) = context.hold.watch(std::env::args_os().skip(1).collect()) {
+        return Outcome::failed(VERB, &error);
+    }
     // Only the undos of these steps are used.
     let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
     let errors = undo_all(&mut steps(&session, decide, map.pairs));
+    context.hold.finish();
     let outcome = if errors.is_empty() {
         forget(&held.state, &records);
         let mut text =

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use cuda_sys::ProcessState;
 use protocol::Phase;
 
-use super::set::{after_failure, finished};
+use super::set::{after_failure, finished, keep, resume_arguments};
 use super::{Context, Exit, Outcome};
-use crate::check::{Machine, Seen, Survey, Verdict, device_demand, judge, plan, refusal};
+use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
 use crate::pid::{Pid, listed};
@@ -30,7 +30,10 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
         let text = format!("already suspended: process {}", listed(pids.iter().copied()));
         return Outcome::new(VERB, Exit::Done, text).about(pids.to_vec());
     }
-    let verdict = judge(&context.machine, &survey, false);
+    let mut verdict = judge(&context.machine, &survey, false);
+    if context.freezes {
+        verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
+    }
     let driver = match &context.machine.driver {
         Ok(driver) if refusal(&verdict.findings).is_none() => Arc::clone(driver),
         _ => return Outcome::refused(VERB, verdict.findings).about(pids.to_vec()),
@@ -43,16 +46,23 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
     let record = Record::new(boot, session.all(), context.recorded_gpus());
     let journal = StateJournal::new(&held.state, record);
     let run = Run { machine: &context.machine, session: &session, around: &survey.around, driver: &driver };
+    if let Err(error) = context.hold.watch(resume_arguments(session.all())) {
+        return Outcome::failed(VERB, &error);
+    }
     let result = run.carry_out(&journal);
-    let warnings = verdict.findings;
+    let mut warnings = verdict.findings;
     let outcome = match result {
-        Ok(sentence) => finished(VERB, Exit::Done, sentence, &session, begun),
+        Ok(sentence) => {
+            warnings.extend(keep(context));
+            finished(VERB, Exit::Done, sentence, &session, begun)
+        }
         Err(failed) => {
             let outcome = after_failure(VERB, &session, Some(&failed.cause), &failed.undo, begun);
             if outcome.exit == Exit::Failed {
                 // Nothing is left to be finished; a record that stays would only be looked at in vain.
                 let _ = journal.close();
             }
+            context.hold.finish();
             outcome
         }
     };

@@ -13,6 +13,7 @@ use protocol::{InspectRequest, Inventory, Moved};
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
 use crate::client::{Ask, Patience, ShimError, Shims};
 use crate::driver::Driver;
+use crate::freeze::Hold;
 use crate::interrupt::Interrupt;
 use crate::pid::{Pid, Target};
 use crate::report::{Event, Reporter, Stage, chain};
@@ -62,6 +63,10 @@ pub struct Session {
     pub timeout: Duration,
     /// Whether the command was asked to stop.
     pub interrupt: Rc<Interrupt>,
+    /// Who holds threads still.
+    pub hold: Rc<dyn Hold>,
+    /// Whether threads are to be held still.
+    pub freezes: bool,
     reporter: Arc<dyn Reporter>,
     stuck: RefCell<BTreeSet<Pid>>,
     tally: RefCell<Tally>,
@@ -85,13 +90,17 @@ impl Session {
         participants: Vec<Participant>,
         timeout: Duration,
         interrupt: Rc<Interrupt>,
+        hold: (Rc<dyn Hold>, bool),
     ) -> Self {
+        let (hold, freezes) = hold;
         Self {
             driver,
             shims,
             participants,
             timeout,
             interrupt,
+            hold,
+            freezes,
             reporter,
             stuck: RefCell::default(),
             tally: RefCell::default(),

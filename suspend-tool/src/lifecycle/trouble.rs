@@ -8,6 +8,7 @@ use cuda_sys::CuError;
 
 use crate::client::ShimError;
 use crate::driver::DriverError;
+use crate::freeze::NotFrozen;
 use crate::interrupt::Signal;
 use crate::pid::Pid;
 use crate::proc::ProcError;
@@ -35,6 +36,14 @@ pub enum Trouble {
     Stopped {
         /// The process.
         pid: Pid,
+    },
+    /// Its threads cannot be held still, or do not go on.
+    #[error("the threads of process {pid} cannot be held still")]
+    NotFrozen {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        source: NotFrozen,
     },
     /// A call has not come back.
     #[error("process {pid}: `{stage}` has not come back after {} s", .limit.as_secs())]
@@ -126,6 +135,7 @@ impl Trouble {
             Self::Driver(DriverError::Checkpoint { error, .. }) => {
                 matches!(*error, CuError::OPERATING_SYSTEM | CuError::NOT_INITIALIZED)
             }
+            Self::NotFrozen { source, .. } => *source == NotFrozen::Gone,
             _ => false,
         }
     }

@@ -5,6 +5,7 @@
 mod maps;
 mod memory;
 mod stat;
+mod task;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub use maps::Maps;
 pub use memory::{Bound, HostMemory};
 pub use stat::{RunState, Stat};
+pub use task::{Task, TaskState};
 
 use crate::pid::{Pid, Target};
 

@@ -15,6 +15,7 @@ mod outside;
 mod raw;
 mod share;
 mod threads;
+mod unrest;
 mod vmm;
 mod words;
 mod work;
@@ -112,8 +113,16 @@ impl Session {
             return answer;
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 7] =
-            [vmm::obey, memory::obey, work::obey, capture::obey, share::obey, measure::obey, raw::obey];
+        let families: [Family; 8] = [
+            vmm::obey,
+            memory::obey,
+            work::obey,
+            capture::obey,
+            share::obey,
+            measure::obey,
+            raw::obey,
+            unrest::obey,
+        ];
         for family in families {
             if let Some(answer) = family(self, verb, words) {
                 return answer;

@@ -154,6 +154,23 @@ pub enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Leave suspended processes stopped (SIGSTOP), with nobody holding them, for `criu dump`; `resume` continues them.
+    Stop {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Suspend the processes and then end them (SIGKILL): to end one that was restored while it uses its GPU can hang the
+    /// machine.
+    Kill {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        wait: WaitArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Print the GPUs that can be seen, one per line in ordinal order: UUID, name, memory.
     Gpus {
         /// Write the list to this file as well, for --gpu-map.
@@ -250,6 +267,8 @@ impl Verb {
             Self::List { .. } => "list",
             Self::Suspend { .. } => "suspend",
             Self::Resume { .. } => "resume",
+            Self::Stop { .. } => "stop",
+            Self::Kill { .. } => "kill",
             Self::Gpus { .. } => "gpus",
             Self::Run { .. } => "run",
             Self::Quiesce { .. } => "quiesce",
@@ -270,6 +289,8 @@ impl Verb {
         match self {
             Self::Suspend { .. }
             | Self::Resume { .. }
+            | Self::Stop { .. }
+            | Self::Kill { .. }
             | Self::Quiesce { .. }
             | Self::Release { .. }
             | Self::Checkpoint { .. }
@@ -295,6 +316,8 @@ impl Verb {
             | Self::List { output }
             | Self::Suspend { output, .. }
             | Self::Resume { output, .. }
+            | Self::Stop { output, .. }
+            | Self::Kill { output, .. }
             | Self::Gpus { output, .. }
             | Self::Quiesce { output, .. }
             | Self::Release { output, .. }
@@ -309,9 +332,10 @@ impl Verb {
 
     fn wait(&mut self) -> Option<&mut WaitArgs> {
         match self {
-            Self::Suspend { wait, .. } | Self::Quiesce { wait, .. } | Self::Checkpoint { wait, .. } => {
-                Some(wait)
-            }
+            Self::Suspend { wait, .. }
+            | Self::Kill { wait, .. }
+            | Self::Quiesce { wait, .. }
+            | Self::Checkpoint { wait, .. } => Some(wait),
             _ => None,
         }
     }
@@ -336,6 +360,8 @@ impl Verb {
             | Self::Status { processes, .. }
             | Self::Suspend { processes, .. }
             | Self::Resume { processes, .. }
+            | Self::Stop { processes, .. }
+            | Self::Kill { processes, .. }
             | Self::Quiesce { processes, .. }
             | Self::Release { processes, .. }
             | Self::Checkpoint { processes, .. }
@@ -350,12 +376,17 @@ impl Verb {
     /// Whether threads are to be left running.
     pub fn leaves_running(&self) -> bool {
         let no_freeze = FreezeArgs { no_freeze: true };
-        matches!(self, Self::Check { freeze, .. } | Self::Suspend { freeze, .. } if *freeze == no_freeze)
+        match self {
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => *freeze == no_freeze,
+            // Nobody is to be held that is about to be ended.
+            Self::Kill { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether it is finished or undone by somebody else should this command die.
     pub const fn is_watched_over(&self) -> bool {
-        matches!(self, Self::Suspend { .. } | Self::Resume { .. })
+        matches!(self, Self::Suspend { .. } | Self::Resume { .. } | Self::Kill { .. })
     }
 
     /// Whether its events are to be printed as JSON.

@@ -5,6 +5,7 @@ mod context;
 #[cfg(test)]
 mod failures;
 mod gpus;
+mod kill;
 mod outcome;
 mod phases;
 #[cfg(test)]
@@ -15,6 +16,8 @@ mod resume;
 mod run;
 mod set;
 mod status;
+mod stop;
+mod stopped;
 mod suspend;
 
 pub use check::check;
@@ -104,6 +107,12 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         }
         Verb::Resume { processes, map, .. } => {
             with_pids(&context, name, &processes, |pids| resume(&context, pids, map.gpu_map.as_deref()))
+        }
+        Verb::Stop { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| stop::stop(&context, pids))
+        }
+        Verb::Kill { processes, wait, .. } => {
+            with_pids(&context, name, &processes, |pids| kill::kill(&context, pids, wait.or_usual()))
         }
         Verb::Quiesce { processes, wait, .. } => {
             with_pids(&context, name, &processes, |pids| phases::quiesce(&context, pids, wait.or_usual()))

@@ -9,6 +9,7 @@ use protocol::Phase;
 
 use super::gpus::read_list;
 use super::set::{after_failure, finished};
+use super::stopped::Stopped;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
 use crate::driver::Driver;
@@ -31,12 +32,14 @@ pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
         Ok(driver) => Arc::clone(driver),
         Err(error) => return Outcome::failed(VERB, error),
     };
-    let (seen, unseen) = context.machine.look_at(pids, true);
     let boot = context.machine.proc.boot_id().unwrap_or_default();
     let records = match Record::of(&held.state, &boot, pids) {
         Ok(records) => records,
         Err(error) => return Outcome::failed(VERB, &error),
     };
+    // One that is stopped cannot answer. Whoever stopped it, other than `stop`, finds it stopped again afterwards.
+    let _stopped = Stopped::go_on(&context.machine.proc, pids, &records);
+    let (seen, unseen) = context.machine.look_at(pids, true);
     let mut findings: Vec<Finding> = unseen
         .iter()
         .map(|(pid, trouble)| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use cuda_sys::ProcessState;
 use protocol::Phase;
 
-use super::set::{after_failure, finished, keep, resume_arguments};
+use super::set::{Held, after_failure, finished, keep, resume_arguments};
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::driver::Driver;
@@ -20,11 +20,15 @@ const VERB: &str = "suspend";
 
 /// Suspends these processes.
 pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
+    match context.hold(pids) {
+        Ok(held) => suspend_held(context, pids, timeout, &held),
+        Err(finding) => Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
+    }
+}
+
+/// Suspends processes that are claimed already.
+pub(super) fn suspend_held(context: &Context, pids: &[Pid], timeout: Duration, held: &Held) -> Outcome {
     let begun = Instant::now();
-    let held = match context.hold(pids) {
-        Ok(held) => held,
-        Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
-    };
     let survey = context.machine.survey(pids);
     if is_suspended(&survey) {
         let text = format!("already suspended: process {}", listed(pids.iter().copied()));
@@ -71,12 +75,17 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
 
 /// Whether all of them are suspended.
 fn is_suspended(survey: &Survey) -> bool {
+    survey.unseen.is_empty() && are_suspended(&survey.seen)
+}
+
+/// Whether those of them that use CUDA are suspended, and there is one.
+pub(super) fn are_suspended(seen: &[Seen]) -> bool {
     let suspended = |seen: &Seen| {
         seen.state == Some(ProcessState::CHECKPOINTED)
             && seen.inventory().is_none_or(|inventory| inventory.phase == Phase::Released)
     };
-    let mut taking_part = survey.seen.iter().filter(|seen| seen.takes_part()).peekable();
-    survey.unseen.is_empty() && taking_part.peek().is_some() && taking_part.all(suspended)
+    let mut taking_part = seen.iter().filter(|seen| seen.takes_part()).peekable();
+    taking_part.peek().is_some() && taking_part.all(suspended)
 }
 
 /// One suspend.

@@ -32,7 +32,10 @@ pub enum Trouble {
         source: ProcError,
     },
     /// It is stopped, and so is the library in it.
-    #[error("process {pid} is stopped and cannot answer: continue it first (kill -CONT {pid})")]
+    #[error(
+        "process {pid} is stopped and cannot answer: if it is suspended, `nvsnap-gpu-suspend resume {pid}`, else continue \
+         it first (kill -CONT {pid})"
+    )]
     Stopped {
         /// The process.
         pid: Pid,

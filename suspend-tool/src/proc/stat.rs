@@ -7,6 +7,8 @@ pub enum RunState {
     Alive,
     /// It is stopped by job control.
     Stopped,
+    /// Its first thread is in the hands of a tracer.
+    Traced,
     /// It has ended, and nobody has asked for its status yet.
     Zombie,
 }
@@ -36,8 +38,8 @@ impl Stat {
         // Fields count from 1 in proc(5); the first one after the name is the third.
         let state = match fields.next()? {
             "Z" | "X" | "x" => RunState::Zombie,
-            // In the hands of a tracer, which is told by another file, it counts as alive.
             "T" => RunState::Stopped,
+            "t" => RunState::Traced,
             _ => RunState::Alive,
         };
         let parent = fields.next()?.parse().ok()?;

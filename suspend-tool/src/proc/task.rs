@@ -1,6 +1,6 @@
 //! `/proc/<pid>/task`: the threads of a process.
 
-use super::{ProcError, ProcFs, explain, stat};
+use super::{ProcError, ProcFs, RunState, explain, stat};
 use crate::pid::Pid;
 
 /// Flags of the ninth field of `stat`: threads that the kernel made (`include/linux/sched.h`). They run nothing of the
@@ -70,6 +70,16 @@ impl ProcFs {
     pub fn task(&self, pid: Pid, tid: i32) -> Option<Task> {
         let path = self.pid_path(pid, &format!("task/{tid}/stat"));
         Task::parse(&std::fs::read(path).ok()?)
+    }
+
+    /// Whether a process is stopped by job control, also where a tracer holds its first thread.
+    pub fn is_stopped(&self, pid: Pid, state: RunState) -> bool {
+        let stopped = |tid| self.task(pid, tid).is_some_and(|task| task.state == TaskState::Stopped);
+        match state {
+            RunState::Stopped => true,
+            RunState::Traced => self.threads(pid).unwrap_or_default().into_iter().any(stopped),
+            RunState::Alive | RunState::Zombie => false,
+        }
     }
 
     /// Whether this command could trace a process: opening its memory is asked for the same right, and does nothing to it.

@@ -7,6 +7,7 @@ mod finding;
 mod freezing;
 mod host;
 mod judge;
+mod surroundings;
 mod survey;
 mod targets;
 
@@ -15,4 +16,4 @@ pub use freezing::cannot_freeze;
 pub use host::host_limits;
 pub use judge::{Verdict, judge, plan};
 pub use survey::{Machine, Seen, Standing, Survey};
-pub use targets::{GpuMap, device_demand, enough_memory, gpu_map};
+pub use targets::{Before, GpuMap, device_demand, enough_memory, gpu_map};

@@ -4,6 +4,8 @@ mod check;
 mod context;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
+mod findings;
 mod gpus;
 mod kill;
 mod outcome;

@@ -159,6 +159,11 @@ impl World {
         }
     }
 
+    /// Where the kernel's word on a process lies.
+    pub(crate) fn proc_of(&self, pid: i32) -> std::path::PathBuf {
+        self.folder.path().join("proc").join(pid.to_string())
+    }
+
     /// The records that are in the state directory.
     pub(crate) fn records(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.folder.path().join("state")) else { return Vec::new() };

@@ -27,6 +27,7 @@ pub(super) fn obey(_session: &Session, verb: &str, words: &mut Words<'_>) -> Opt
         "heartbeat" => heartbeat(words),
         "probe" => probe(),
         "on-term" => on_term(),
+        "private" => private(),
         "terminated" => Ok(TERMINATED.load(Ordering::Acquire).to_string()),
         _ => return None,
     })
@@ -142,5 +143,11 @@ fn on_term() -> Answer {
     let handler: extern "C" fn(i32) = note;
     // SAFETY: the handler stores to an atomic, which is allowed anywhere.
     unsafe { libc::signal(libc::SIGTERM, handler as *const () as libc::sighandler_t) };
+    Ok(String::new())
+}
+
+/// `private`: from now on only who may look at anybody's memory may look at that of this process.
+fn private() -> Answer {
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(String::new())
 }

@@ -373,13 +373,10 @@ impl Verb {
         }
     }
 
-    /// Whether threads are to be left running.
-    pub fn leaves_running(&self) -> bool {
-        let no_freeze = FreezeArgs { no_freeze: true };
+    /// Whether threads are to be held still. The single phases leave that to whoever drives them.
+    pub const fn freezes(&self) -> bool {
         match self {
-            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => *freeze == no_freeze,
-            // Nobody is to be held that is about to be ended.
-            Self::Kill { .. } => true,
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => !freeze.no_freeze,
             _ => false,
         }
     }

@@ -49,7 +49,8 @@ fn all_threads_but_ours_stand_still_until_the_resume() -> Result<()> {
         machine.suspend(&[worker.pid()])?.done()?;
         is_frozen(&worker)?;
         let holder = holder_of(worker.pid())?.context("a holder")?;
-        ensure!(machine.status(worker.pid())?["phase"] == "released");
+        let status = machine.status(worker.pid())?;
+        ensure!(status["phase"] == "released" && status["held_by"] == holder, "{status}");
         let mut left = snapshot.left_behind(&worker.snapshot()?, u64::MAX >> 1);
         left.retain(|line| line.contains("descriptors"));
         ensure!(left.is_empty(), "{left:?}");

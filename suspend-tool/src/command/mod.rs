@@ -94,7 +94,7 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Err(error) => return Outcome::failed(name, &error),
     };
     let mut context = Context::open(reporter(json), interrupt, hold, faults);
-    context.freezes = !verb.leaves_running();
+    context.freezes = verb.freezes();
     match verb {
         Verb::Check { processes, criu, .. } => {
             with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))

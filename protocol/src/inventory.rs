@@ -37,6 +37,8 @@ pub struct Inventory {
     pub blockers: Vec<Blocker>,
     /// The verb that is being carried out, if one is.
     pub progress: Option<Progress>,
+    /// The shim's own threads: whoever stops the process's threads leaves these alone.
+    pub threads: Vec<i32>,
 }
 
 /// How far a verb has come. Whoever waits for one that moves bytes gives up when these stand still, not after a

@@ -131,20 +131,23 @@ fn inventory() -> impl Strategy<Value = Inventory> {
     }));
     let lists = (vec(device, 0..9), vec(allocation(), 0..9), vec(blocker(), 0..4));
     let plain = any::<(String, i32, bool, i32, u32)>();
-    (plain, phase(), lists, drain(), memory, progress).prop_map(
-        |(plain, phase, (devices, allocations, blockers), drain, driver_memory, progress)| Inventory {
-            shim_version: plain.0,
-            pid: plain.1,
-            phase,
-            poisoned: plain.2,
-            driver_version: plain.3,
-            devices,
-            contexts: plain.4,
-            drain,
-            allocations,
-            driver_memory,
-            blockers,
-            progress,
+    (plain, phase(), lists, drain(), memory, (progress, vec(any::<i32>(), 0..4))).prop_map(
+        |(plain, phase, (devices, allocations, blockers), drain, driver_memory, (progress, threads))| {
+            Inventory {
+                shim_version: plain.0,
+                pid: plain.1,
+                phase,
+                poisoned: plain.2,
+                driver_version: plain.3,
+                devices,
+                contexts: plain.4,
+                drain,
+                allocations,
+                driver_memory,
+                blockers,
+                progress,
+                threads,
+            }
         },
     )
 }

@@ -40,6 +40,8 @@ pub struct Before {
     #[command(flatten)]
     pub(crate) map: MapArgs,
     #[command(flatten)]
+    pub(crate) freeze: FreezeArgs,
+    #[command(flatten)]
     pub(crate) tree: TreeArgs,
     #[command(flatten)]
     pub(crate) criu: CriuArgs,
@@ -98,6 +100,14 @@ pub struct TreeArgs {
     pub tree: bool,
 }
 
+/// Whether the processor threads go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
+pub struct FreezeArgs {
+    /// Leave the processor threads running: they wait only where they use the GPU.
+    #[arg(long)]
+    pub no_freeze: bool,
+}
+
 /// What the suspended processes are for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Args)]
 pub struct CriuArgs {
@@ -115,6 +125,8 @@ pub enum Verb {
         processes: PidArgs,
         #[command(flatten)]
         criu: CriuArgs,
+        #[command(flatten)]
+        freeze: FreezeArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -139,6 +151,8 @@ pub enum Verb {
         #[command(flatten)]
         save: SaveArgs,
         #[command(flatten)]
+        freeze: FreezeArgs,
+        #[command(flatten)]
         output: OutputArgs,
     },
     /// Bring everything back and let the processes run, from wherever each of them stands.
@@ -149,6 +163,23 @@ pub enum Verb {
         map: MapArgs,
         #[command(flatten)]
         places: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Leave suspended processes stopped (SIGSTOP), with nobody holding them, for `criu dump`; `resume` continues them.
+    Stop {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
+    /// Suspend the processes and then end them (SIGKILL): to end one that was restored while it uses its GPU can hang the
+    /// machine.
+    Kill {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        wait: WaitArgs,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -233,6 +264,14 @@ pub enum Verb {
     StoreGc(StoreGcArgs),
     /// Read every chunk of a store or cache, and name those that are bad.
     StoreVerify(StoreVerifyArgs),
+    /// Hold threads for a command: started by it, and of no use otherwise.
+    #[command(hide = true)]
+    Hold {
+        /// The channel to the command.
+        channel: i32,
+        /// The command itself.
+        command: i32,
+    },
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions {
@@ -253,6 +292,8 @@ impl Verb {
             Self::List { .. } => "list",
             Self::Suspend { .. } => "suspend",
             Self::Resume { .. } => "resume",
+            Self::Stop { .. } => "stop",
+            Self::Kill { .. } => "kill",
             Self::Gpus { .. } => "gpus",
             Self::Run { .. } => "run",
             Self::Quiesce { .. } => "quiesce",
@@ -266,6 +307,7 @@ impl Verb {
             Self::CacheGc(_) => "cache-gc",
             Self::StoreGc(_) => "store-gc",
             Self::StoreVerify(_) => "store-verify",
+            Self::Hold { .. } => "hold",
             Self::Completions { .. } => "completions",
             Self::Man => "man",
         }
@@ -276,6 +318,8 @@ impl Verb {
         match self {
             Self::Suspend { .. }
             | Self::Resume { .. }
+            | Self::Stop { .. }
+            | Self::Kill { .. }
             | Self::Quiesce { .. }
             | Self::Release { .. }
             | Self::Checkpoint { .. }
@@ -292,6 +336,7 @@ impl Verb {
             | Self::CacheGc(_)
             | Self::StoreGc(_)
             | Self::StoreVerify(_)
+            | Self::Hold { .. }
             | Self::Completions { .. }
             | Self::Man => false,
         }
@@ -304,6 +349,8 @@ impl Verb {
             | Self::List { output }
             | Self::Suspend { output, .. }
             | Self::Resume { output, .. }
+            | Self::Stop { output, .. }
+            | Self::Kill { output, .. }
             | Self::Gpus { output, .. }
             | Self::Quiesce { output, .. }
             | Self::Release { output, .. }
@@ -316,15 +363,23 @@ impl Verb {
             Self::CacheGc(args) => Some(&mut args.output),
             Self::StoreGc(args) => Some(&mut args.output),
             Self::StoreVerify(args) => Some(&mut args.output),
-            Self::Run { .. } | Self::Completions { .. } | Self::Man => None,
+            Self::Run { .. } | Self::Hold { .. } | Self::Completions { .. } | Self::Man => None,
         }
     }
 
     fn wait(&mut self) -> Option<&mut WaitArgs> {
         match self {
-            Self::Suspend { wait, .. } | Self::Quiesce { wait, .. } | Self::Checkpoint { wait, .. } => {
-                Some(wait)
-            }
+            Self::Suspend { wait, .. }
+            | Self::Kill { wait, .. }
+            | Self::Quiesce { wait, .. }
+            | Self::Checkpoint { wait, .. } => Some(wait),
+            _ => None,
+        }
+    }
+
+    fn freeze(&mut self) -> Option<&mut FreezeArgs> {
+        match self {
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => Some(freeze),
             _ => None,
         }
     }
@@ -342,6 +397,8 @@ impl Verb {
             | Self::Status { processes, .. }
             | Self::Suspend { processes, .. }
             | Self::Resume { processes, .. }
+            | Self::Stop { processes, .. }
+            | Self::Kill { processes, .. }
             | Self::Quiesce { processes, .. }
             | Self::Release { processes, .. }
             | Self::Checkpoint { processes, .. }
@@ -351,6 +408,19 @@ impl Verb {
             | Self::Reopen { processes, .. } => Some(processes),
             _ => None,
         }
+    }
+
+    /// Whether threads are to be held still. The single phases leave that to whoever drives them.
+    pub const fn freezes(&self) -> bool {
+        match self {
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => !freeze.no_freeze,
+            _ => false,
+        }
+    }
+
+    /// Whether it is finished or undone by somebody else should this command die.
+    pub const fn is_watched_over(&self) -> bool {
+        matches!(self, Self::Suspend { .. } | Self::Resume { .. } | Self::Kill { .. })
     }
 
     /// Whether its events are to be printed as JSON.
@@ -375,7 +445,7 @@ impl Verb {
     /// Takes the options that stood before the verb. One that the verb does not have is an error, as it is behind it.
     fn take(&mut self, before: Before) -> Result<(), clap::Error> {
         let name = self.name();
-        let Before { output, wait, map, tree, criu, save } = before;
+        let Before { output, wait, map, freeze, tree, criu, save } = before;
         self.take_places(save)?;
         if output.json {
             self.output().ok_or_else(|| unfit("--json", name))?.json = true;
@@ -385,6 +455,9 @@ impl Verb {
         }
         if let Some(file) = map.gpu_map {
             self.map().ok_or_else(|| unfit("--gpu-map", name))?.gpu_map.get_or_insert(file);
+        }
+        if freeze.no_freeze {
+            self.freeze().ok_or_else(|| unfit("--no-freeze", name))?.no_freeze = true;
         }
         if tree.tree {
             self.processes().ok_or_else(|| unfit("--tree", name))?.tree.tree = true;

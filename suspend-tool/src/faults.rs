@@ -1,20 +1,22 @@
 //! Faults on order, for tests: `NVSNAP_GPU_SUSPEND_FAULTS=call:nth:pid=effect[;call:nth:pid=effect...]`.
 //!
-//! * `call`: what the command asks about a process: a verb of the protocol (`release`) or a function of the driver's
-//!   checkpoint API (`cuCheckpointProcessLock`); `cuCheckpoint*` means every name that starts so, `*` all.
+//! * `call`: what the command asks about a process: a verb of the protocol (`release`), a function of the driver's
+//!   checkpoint API (`cuCheckpointProcessLock`), or what it asks of its holder (`freeze`, `thaw`); `cuCheckpoint*` means every name that starts so, `*` all.
 //! * `nth`: which of the matching calls, counted from 1 for each fault by itself; `3+` means the third and all after it,
 //!   `*` all.
 //! * `pid`: the process the call is about, or `*`.
 //! * `effect`: `error` does nothing and fails, `late` does the call and fails all the same, `delay(MS)` waits first,
-//!   `term`, `int` and `kill` send that signal to this command before the call.
+//!   `term`, `int` and `kill` send that signal to this command before the call; `crash` kills its holder as well.
 //!
 //! `NVSNAP_GPU_SUSPEND_TRACE=FILE` appends a line `call pid` for every such call before it is made, so that a test can take
 //! the places from a run that succeeds.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use cuda_sys::{CheckpointGpuPair, CuError, ProcessState};
@@ -22,6 +24,7 @@ use protocol::{Frame, VerbKind};
 
 use crate::client::{Patience, ShimError, Shims};
 use crate::driver::{CheckpointCall, Driver, DriverError, Gpu};
+use crate::freeze::{self, Hold, HoldError, NotFrozen};
 use crate::pid::{Pid, Target};
 
 /// Orders faults.
@@ -51,6 +54,7 @@ enum Effect {
     Late,
     Delay(Duration),
     Signal(i32),
+    Crash,
 }
 
 /// What a call has to do in place of, or beside, what it is there for.
@@ -66,6 +70,8 @@ enum Order {
 pub struct Faults {
     faults: Vec<Fault>,
     trace: Option<File>,
+    /// The holder of this command, once it is known.
+    holder: AtomicI32,
 }
 
 impl Faults {
@@ -79,7 +85,7 @@ impl Faults {
         let faults = parse(&text).map_err(|why| format!("{FAULTS_VARIABLE}: {why}"))?;
         let open = |path| File::options().create(true).append(true).open(path);
         let trace = trace.map(open).transpose().map_err(|error| format!("{TRACE_VARIABLE}: {error}"))?;
-        Ok(Some(Arc::new(Self { faults, trace })))
+        Ok(Some(Arc::new(Self { faults, trace, holder: AtomicI32::new(0) })))
     }
 
     fn order(&self, call: &str, pid: Pid) -> Order {
@@ -93,10 +99,10 @@ impl Faults {
                 Effect::Error => return Order::Fail,
                 Effect::Late => order = Order::DoAndFail,
                 Effect::Delay(time) => std::thread::sleep(time),
-                Effect::Signal(number) => {
-                    let own = libc::pid_t::try_from(std::process::id()).unwrap_or(0);
-                    // SAFETY: sends a signal to this process; that is what was ordered.
-                    unsafe { libc::kill(own, number) };
+                Effect::Signal(number) => signal(std::process::id(), number),
+                Effect::Crash => {
+                    signal(self.holder.load(Ordering::Relaxed).unsigned_abs(), libc::SIGKILL);
+                    signal(std::process::id(), libc::SIGKILL);
                 }
             }
         }
@@ -115,6 +121,14 @@ impl Faults {
             Order::Fail => Err(error()),
             Order::DoAndFail => body().and_then(|_| Err(error())),
         }
+    }
+}
+
+/// Sends a signal to this process or its holder; that is what was ordered.
+fn signal(pid: u32, number: i32) {
+    if let Some(pid) = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0) {
+        // SAFETY: a process of ours, never a group.
+        unsafe { libc::kill(pid, number) };
     }
 }
 
@@ -164,6 +178,7 @@ fn parse_one(text: &str) -> Result<Fault, String> {
         "term" => Effect::Signal(libc::SIGTERM),
         "int" => Effect::Signal(libc::SIGINT),
         "kill" => Effect::Signal(libc::SIGKILL),
+        "crash" => Effect::Crash,
         other => {
             let time = other.strip_prefix("delay(").and_then(|rest| rest.strip_suffix(')'));
             let time = time.ok_or_else(|| format!("there is no effect '{other}'"))?;
@@ -244,6 +259,67 @@ impl<D: Driver> Driver for FaultyDriver<D> {
     fn unlock(&self, pid: Pid) -> Result<(), DriverError> {
         self.around(CheckpointCall::Unlock, pid, || self.0.unlock(pid))
     }
+
+    fn restore_thread(&self, pid: Pid) -> Result<i32, DriverError> {
+        self.around(CheckpointCall::RestoreThread, pid, || self.0.restore_thread(pid))
+    }
+}
+
+/// A holder that meets the faults.
+pub struct FaultyHold(pub Rc<dyn Hold>, pub Arc<Faults>);
+
+impl FaultyHold {
+    fn around(
+        &self,
+        call: &str,
+        targets: impl Iterator<Item = Pid>,
+        body: impl FnOnce() -> Result<(), Vec<(Pid, NotFrozen)>>,
+    ) -> Result<(), Vec<(Pid, NotFrozen)>> {
+        let orders: Vec<(Pid, Order)> = targets.map(|pid| (pid, self.1.order(call, pid))).collect();
+        let failed = |(pid, order): &(Pid, Order)| {
+            let reason = format!("ordered by {FAULTS_VARIABLE}");
+            (*order != Order::Do).then_some((*pid, NotFrozen::System { tid: pid.number(), reason }))
+        };
+        let failed: Vec<_> = orders.iter().filter_map(failed).collect();
+        if !orders.iter().any(|(_, order)| *order == Order::Fail) {
+            body()?;
+        }
+        if failed.is_empty() { Ok(()) } else { Err(failed) }
+    }
+}
+
+impl Hold for FaultyHold {
+    fn process(&self) -> Option<i32> {
+        self.0.process()
+    }
+
+    fn watch(&self, rescue: Vec<OsString>) -> Result<(), HoldError> {
+        self.0.watch(rescue)?;
+        self.1.holder.store(self.0.process().unwrap_or(0), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn freeze(&self, orders: &[freeze::Order]) -> Result<(), Vec<(Pid, NotFrozen)>> {
+        self.around("freeze", orders.iter().map(|order| order.target.pid), || self.0.freeze(orders))
+    }
+
+    fn thaw(&self, targets: &[Target]) -> Result<(), Vec<(Pid, NotFrozen)>> {
+        self.around("thaw", targets.iter().map(|target| target.pid), || self.0.thaw(targets))
+    }
+
+    fn keep(&self) -> Result<(), HoldError> {
+        self.0.keep()
+    }
+
+    fn finish(&self) {
+        self.0.finish();
+    }
+}
+
+impl std::fmt::Debug for FaultyHold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FaultyHold").field(&self.1).finish()
+    }
 }
 
 impl<S> std::fmt::Debug for FaultyShims<S> {
@@ -263,7 +339,7 @@ mod tests {
     use super::*;
 
     fn orders(text: &str, calls: &[(&str, i32)]) -> Vec<Order> {
-        let faults = Faults { faults: parse(text).unwrap(), trace: None };
+        let faults = Faults { faults: parse(text).unwrap(), ..Faults::default() };
         calls.iter().map(|(call, pid)| faults.order(call, Pid::new(*pid).unwrap())).collect()
     }
 

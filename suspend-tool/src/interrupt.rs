@@ -82,7 +82,8 @@ fn empty_set() -> libc::sigset_t {
     unsafe { set.assume_init() }
 }
 
-fn read_signal(fd: &OwnedFd) -> Option<Signal> {
+/// The next signal in this descriptor, if there is one.
+pub(crate) fn read_signal(fd: &OwnedFd) -> Option<Signal> {
     let mut record = std::mem::MaybeUninit::<libc::signalfd_siginfo>::zeroed();
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: `record` has room for `size` bytes.

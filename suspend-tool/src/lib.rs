@@ -14,6 +14,8 @@ pub mod client;
 pub mod command;
 pub mod driver;
 pub mod faults;
+pub mod freeze;
+pub mod holder;
 pub mod interrupt;
 pub mod lifecycle;
 pub mod own_preload;

@@ -20,6 +20,7 @@ pub mod program;
 pub mod scenarios;
 mod stage;
 mod target;
+pub mod threads;
 mod tool;
 mod usage;
 

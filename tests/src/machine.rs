@@ -132,6 +132,11 @@ impl Machine {
         self.tool().verb("suspend", pids)
     }
 
+    /// The same, with the threads left running: for what they are to do meanwhile.
+    pub fn suspend_running(&self, pids: &[i32]) -> Result<Outcome> {
+        self.tool().option("--no-freeze").verb("suspend", pids)
+    }
+
     /// Runs `resume`, and says what came of it.
     pub fn resume(&self, pids: &[i32]) -> Result<Outcome> {
         self.tool().verb("resume", pids)

@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use integration::threads::Thread;
 use integration::{Machine, Target};
 
 const INSPECT: u8 = 1;
@@ -100,11 +101,39 @@ fn nothing_listens_before_cu_init_and_one_socket_after_it() -> Result<()> {
     Ok(())
 }
 
+/// An inventory that names every thread of the library: a thread enters itself when it has begun to run.
+fn with_all_threads(pid: i32) -> Result<Answer> {
+    let threads = Thread::all_until(pid, |threads| {
+        threads.iter().filter(|thread| thread.name.starts_with("nvsnap-")).count() == 3
+    })?;
+    let ours = threads.iter().filter(|thread| thread.name.starts_with("nvsnap-"));
+    // Signed numbers are sent with the sign in the last bit, seven bits to a byte.
+    let coded = |mut number: i32| {
+        number <<= 1;
+        let mut bytes = Vec::new();
+        while number > 0x7f {
+            bytes.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
+            number >>= 7;
+        }
+        bytes.push(u8::try_from(number).unwrap_or_default());
+        bytes
+    };
+    let wanted: Vec<Vec<u8>> = ours.map(|thread| coded(thread.tid)).collect();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = inspect(pid)?;
+        if wanted.iter().all(|tid| answer.holds(tid)) {
+            return Ok(answer);
+        }
+        ensure!(Instant::now() < deadline, "threads {threads:?} are not all in {:?}", answer.body);
+    }
+}
+
 #[test]
 fn the_inventory_says_who_answers_and_what_it_holds() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = working(&machine)?;
-    let empty = inspect(worker.pid())?;
+    let empty = with_all_threads(worker.pid())?;
     ensure!((empty.kind, empty.id) == (REPLY, 77), "kind {}, id {}", empty.kind, empty.id);
     ensure!(empty.says(env!("CARGO_PKG_VERSION")), "its version");
     worker.ok("new x 4M device:0 fd")?;

@@ -42,7 +42,7 @@ fn questions_about_finished_work_are_answered_while_suspended() -> Result<()> {
     for number in 0..=questions.len() {
         worker.ok(&format!("on q{number} context 0"))?;
     }
-    machine.suspend(&[worker.pid()])?.done()?;
+    machine.suspend_running(&[worker.pid()])?.done()?;
     // What only the driver knows has to wait.
     let memory = questions.len();
     worker.ok(&format!("start q{memory} memory"))?;

@@ -113,7 +113,7 @@ fn buffers_freed_while_suspended_are_freed_once_and_not_made_again() -> Result<(
     let sums: Vec<String> =
         (0..9).map(|number| worker.ok(&format!("sum b{number} 0 4M"))).collect::<Result<_>>()?;
     let before = machine.usage()?.device(0);
-    machine.suspend(&[worker.pid()])?.done()?;
+    machine.suspend_running(&[worker.pid()])?.done()?;
     for number in [0, 4, 8] {
         worker.ok(&format!("start t{number} drop b{number}"))?;
     }
@@ -145,7 +145,7 @@ fn questions_asked_while_suspended_are_answered_and_hurt_nobody() -> Result<()> 
     let worker = worker(&machine)?;
     let questions =
         ["sync s", "sync", "query s", "event-query e", "event-sync e", "current", "memory", "extent x 0"];
-    machine.suspend(&[worker.pid()])?.done()?;
+    machine.suspend_running(&[worker.pid()])?.done()?;
     for (number, question) in questions.iter().enumerate() {
         worker.ok(&format!("start q{number} context 0"))?;
         worker.ok(&format!("start q{number} {question}"))?;

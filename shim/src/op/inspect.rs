@@ -100,5 +100,6 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         driver_memory: DriverMemory::default(),
         blockers,
         progress: phases.progress(),
+        threads: shim_core::control::own::threads(),
     }
 }

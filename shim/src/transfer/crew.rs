@@ -89,6 +89,7 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     let own = unsafe { libc::pthread_self() };
     // SAFETY: this thread, and a C string of at most 15 bytes.
     unsafe { libc::pthread_setname_np(own, c"nvsnap-copy".as_ptr()) };
+    let _listed = shim_core::control::own::list();
     if catch_unwind(AssertUnwindSafe(|| (work.body)())).is_err() {
         work.panicked.store(true, Ordering::Release);
     }

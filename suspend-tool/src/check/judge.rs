@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::{Blocker, BlockerKind, HostLimits, Inventory, Phase};
 
+use super::surroundings::surroundings;
 use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
@@ -57,6 +58,7 @@ pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
         let remedy = "name the processes that use the GPU (`nvsnap-gpu-suspend list` shows them)";
         findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", remedy));
     }
+    findings.extend(surroundings(&machine.proc, survey, criu));
     let members = survey.members();
     findings.extend(different_versions(&members));
     let mut verdict = plan(&machine.proc, &members, &survey.around);

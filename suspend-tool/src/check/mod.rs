@@ -4,13 +4,16 @@
 //! way, into what each process is to do.
 
 mod finding;
+mod freezing;
 mod host;
 mod judge;
+mod surroundings;
 mod survey;
 mod targets;
 
 pub use finding::{Finding, Severity, refusal};
+pub use freezing::cannot_freeze;
 pub use host::host_limits;
 pub use judge::{Verdict, judge, plan};
 pub use survey::{Machine, Seen, Standing, Survey};
-pub use targets::{GpuMap, device_demand, enough_memory, gpu_map};
+pub use targets::{Before, GpuMap, device_demand, enough_memory, gpu_map};

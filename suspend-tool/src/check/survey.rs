@@ -126,7 +126,9 @@ impl Machine {
         for &pid in pids.iter().collect::<BTreeSet<_>>() {
             match self.proc.stat(pid) {
                 Ok(stat) if stat.state == RunState::Zombie => unseen.push((pid, gone(pid))),
-                Ok(stat) if stat.state == RunState::Stopped => unseen.push((pid, Trouble::Stopped { pid })),
+                Ok(stat) if self.proc.is_stopped(pid, stat.state) => {
+                    unseen.push((pid, Trouble::Stopped { pid }))
+                }
                 Ok(stat) => targets.push(Target { pid, start: stat.start }),
                 Err(ProcError::Gone { .. }) => unseen.push((pid, gone(pid))),
                 Err(source) => unseen.push((pid, Trouble::Proc { pid, source })),

@@ -20,6 +20,12 @@ pub struct GpuMap {
 }
 
 impl GpuMap {
+    /// What moves where, as the end of a sentence; empty where everything stays.
+    pub fn moves(&self) -> String {
+        let moved = self.pairs.iter().filter(|pair| pair.old != pair.new);
+        moved.map(|pair| format!("; {} takes the place of {}", pair.new, pair.old)).collect()
+    }
+
     /// The GPU that takes the place of this one, both as the driver prints their UUIDs.
     fn target_of(&self, gpu: &str) -> String {
         let pair = self.pairs.iter().find(|pair| pair.old.to_string() == gpu);
@@ -27,20 +33,49 @@ impl GpuMap {
     }
 }
 
-/// The map from the GPUs of the time of the suspend, in ordinal order, to those of now.
-pub fn gpu_map(before: &[Uuid], now: &[Gpu]) -> Result<GpuMap, Finding> {
-    if now.len() < before.len() {
+/// The GPUs of the time of the suspend, in the order that decides which of now takes the place of which.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Before {
+    /// All there were, as far as that is known.
+    pub order: Vec<Uuid>,
+    /// Those that the processes had; all of them where that is not known.
+    pub used: Vec<Uuid>,
+    /// The order was given by whoever runs the command, so that it counts although the GPUs are still there.
+    pub ordered: bool,
+}
+
+/// The map from the GPUs of the time of the suspend to those of now, by their places. Where nobody has ordered
+/// otherwise, GPUs that are still there stay.
+pub fn gpu_map(before: &Before, now: &[Gpu]) -> Result<GpuMap, Finding> {
+    let is_used = |gpu: &&Uuid| before.used.is_empty() || before.used.contains(gpu);
+    let there = |gpu: &Uuid| now.iter().any(|now| now.uuid == *gpu);
+    if !before.ordered && before.order.iter().filter(is_used).all(there) {
+        return Ok(GpuMap::default());
+    }
+    if let Some(unknown) = before.used.iter().find(|gpu| !before.order.contains(gpu)) {
+        let message = format!("the list of GPUs does not have {unknown}, which the processes use");
+        let remedy = "give the list that `nvsnap-gpu-suspend gpus` printed when they were suspended";
+        return Err(Finding::blocker("gpu-list", message, remedy).on(unknown.to_string()));
+    }
+    // Those that no process uses need no place where there are too few.
+    let used: Vec<Uuid> = before.order.iter().filter(is_used).copied().collect();
+    let order = if now.len() < before.order.len() { &used } else { &before.order };
+    if now.len() < order.len() {
         return Err(Finding::blocker(
             "gpu-count",
-            format!("the processes used {} GPU(s) and {} can be seen now", before.len(), now.len()),
-            "resume where at least as many GPUs can be seen (CUDA_VISIBLE_DEVICES, the container's devices)",
+            format!(
+                "the processes see {} GPU(s), of which not all are here, and {} can be opened now",
+                order.len(),
+                now.len()
+            ),
+            "resume where at least as many GPUs can be opened (the container's devices)",
         ));
     }
-    let stay = before.iter().zip(now).all(|(before, now)| *before == now.uuid);
+    let stay = order.iter().zip(now).all(|(before, now)| *before == now.uuid);
     if stay {
         return Ok(GpuMap::default());
     }
-    let pairs = before.iter().zip(now).map(|(old, new)| CheckpointGpuPair { old: *old, new: new.uuid });
+    let pairs = order.iter().zip(now).map(|(old, new)| CheckpointGpuPair { old: *old, new: new.uuid });
     Ok(GpuMap { pairs: pairs.collect() })
 }
 
@@ -125,8 +160,15 @@ mod tests {
 
     #[test]
     fn gpus_that_stay_need_no_map_and_others_are_paired_by_ordinal() {
-        assert_eq!(gpu_map(&[uuid(1)], &[gpu(1), gpu(2)]).unwrap(), GpuMap::default());
-        let pairs = gpu_map(&[uuid(1), uuid(2)], &[gpu(2), gpu(3)]).unwrap().pairs;
+        let before = |order: &[u8], used: &[u8], ordered| Before {
+            order: order.iter().copied().map(uuid).collect(),
+            used: used.iter().copied().map(uuid).collect(),
+            ordered,
+        };
+        let map =
+            |before: &Before, now: &[u8]| gpu_map(before, &now.iter().copied().map(gpu).collect::<Vec<_>>());
+        assert_eq!(map(&before(&[1], &[], true), &[1, 2]).unwrap(), GpuMap::default());
+        let pairs = map(&before(&[1, 2], &[1, 2], true), &[2, 3]).unwrap().pairs;
         assert_eq!(
             pairs,
             [
@@ -134,7 +176,15 @@ mod tests {
                 CheckpointGpuPair { old: uuid(2), new: uuid(3) }
             ]
         );
-        assert_eq!(gpu_map(&[uuid(1), uuid(2)], &[gpu(1)]).unwrap_err().kind, "gpu-count");
+        assert_eq!(map(&before(&[1, 2], &[1, 2], false), &[1]).unwrap_err().kind, "gpu-count");
+        // What is still there stays, wherever it is now, unless that was ordered otherwise.
+        assert_eq!(map(&before(&[1, 2], &[2], false), &[2]).unwrap(), GpuMap::default());
+        assert_eq!(map(&before(&[1, 2], &[1, 2], false), &[2, 1]).unwrap(), GpuMap::default());
+        assert_eq!(map(&before(&[1, 2], &[1, 2], true), &[2, 1]).unwrap().pairs.len(), 2);
+        // Where there are too few for all, those that are used take the places.
+        let one = map(&before(&[1, 2, 3], &[3], false), &[4]).unwrap().pairs;
+        assert_eq!(one, [CheckpointGpuPair { old: uuid(3), new: uuid(4) }]);
+        assert_eq!(map(&before(&[1], &[2], true), &[3]).unwrap_err().kind, "gpu-list");
     }
 
     #[test]
@@ -165,7 +215,8 @@ mod tests {
         assert_eq!(judged(&GpuMap::default(), &[gpu(1)], &[100]), Vec::<&str>::new());
         assert_eq!(judged(&GpuMap::default(), &[gpu(1)], &[99]), ["gpu-memory"]);
         assert_eq!(judged(&GpuMap::default(), &[gpu(2)], &[100]), ["gpu-missing"]);
-        let moved = gpu_map(&[uuid(1)], &[gpu(2)]).unwrap();
+        let moved =
+            gpu_map(&Before { order: vec![uuid(1)], ordered: true, ..Before::default() }, &[gpu(2)]).unwrap();
         assert_eq!(judged(&moved, &[gpu(2)], &[100]), Vec::<&str>::new());
         assert_eq!(judged(&moved, &[gpu(2)], &[99]), ["gpu-memory"]);
     }

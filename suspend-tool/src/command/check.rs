@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{Context, Exit, Outcome};
-use crate::check::{Seen, judge};
+use crate::check::{Seen, cannot_freeze, judge};
 use crate::pid::Pid;
 use crate::report::bytes;
 
@@ -11,7 +11,10 @@ use crate::report::bytes;
 pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
     let begun = Instant::now();
     let survey = context.machine.survey(pids);
-    let verdict = judge(&context.machine, &survey, criu);
+    let mut verdict = judge(&context.machine, &survey, criu);
+    if context.freezes {
+        verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
+    }
     let blocked = verdict.findings.iter().filter(|finding| finding.blocks()).count();
     let taking_part: Vec<Pid> =
         survey.seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target.pid).collect();

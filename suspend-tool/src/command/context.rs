@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crate::check::{Machine, Seen, Standing};
 use crate::client::{Shims, Sockets};
-use crate::driver::Driver;
 use crate::driver::library::LibCuda;
-use crate::faults::{Faults, FaultyDriver, FaultyShims};
+use crate::driver::{Driver, DriverError};
+use crate::faults::{Faults, FaultyDriver, FaultyHold, FaultyShims};
+use crate::freeze::Hold;
 use crate::interrupt::Interrupt;
 use crate::lifecycle::{Participant, Session};
 use crate::pid::Pid;
@@ -23,6 +24,10 @@ pub struct Context {
     pub reporter: Arc<dyn Reporter>,
     /// Whether the command was asked to stop.
     pub interrupt: Rc<Interrupt>,
+    /// Who holds threads still and watches over this run.
+    pub hold: Rc<dyn Hold>,
+    /// Whether a suspend is to hold threads still.
+    pub freezes: bool,
     /// Where the state directory is, if not at the usual place.
     pub state_dir: Option<std::path::PathBuf>,
 }
@@ -35,22 +40,29 @@ impl std::fmt::Debug for Context {
 
 impl Context {
     /// The real machine; `faults` are what a test ordered.
-    pub fn open(reporter: Arc<dyn Reporter>, interrupt: Rc<Interrupt>, faults: Option<Arc<Faults>>) -> Self {
+    pub fn open(
+        reporter: Arc<dyn Reporter>,
+        interrupt: Rc<Interrupt>,
+        hold: Rc<dyn Hold>,
+        faults: Option<Arc<Faults>>,
+    ) -> Self {
         let proc = ProcFs::default();
         let watcher = Arc::clone(&reporter);
         let shims = Sockets::new(proc.clone()).watched_by(Box::new(move |pid, progress| {
             watcher.report(&Event::Moving { pid, bytes: progress.bytes, total: progress.total });
         }));
         let driver = LibCuda::open();
-        let (driver, shims): (Result<Arc<dyn Driver>, _>, Arc<dyn Shims>) = match faults {
-            None => (driver.map(|driver| Arc::new(driver) as _), Arc::new(shims)),
+        type Outside = (Result<Arc<dyn Driver>, DriverError>, Arc<dyn Shims>, Rc<dyn Hold>);
+        let (driver, shims, hold): Outside = match faults {
+            None => (driver.map(|driver| Arc::new(driver) as _), Arc::new(shims), hold),
             Some(faults) => {
                 let shims = FaultyShims(shims, Arc::clone(&faults));
-                (driver.map(|driver| Arc::new(FaultyDriver(driver, faults)) as _), Arc::new(shims))
+                let hold = Rc::new(FaultyHold(hold, Arc::clone(&faults)));
+                (driver.map(|driver| Arc::new(FaultyDriver(driver, faults)) as _), Arc::new(shims), hold)
             }
         };
         let machine = Machine { proc, driver, shims };
-        Self { machine, reporter, interrupt, state_dir: None }
+        Self { machine, reporter, interrupt, hold, freezes: true, state_dir: None }
     }
 
     /// A run over these processes.
@@ -70,6 +82,7 @@ impl Context {
             participants,
             timeout,
             Rc::clone(&self.interrupt),
+            (Rc::clone(&self.hold), self.freezes),
         )
     }
 }

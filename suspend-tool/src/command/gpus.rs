@@ -86,7 +86,8 @@ pub(super) fn read_list(path: &Path) -> Result<Vec<Uuid>, ListError> {
         .collect()
 }
 
-fn parse_uuid(text: &str) -> Option<Uuid> {
+/// Reads a UUID as the driver prints it.
+pub(super) fn parse_uuid(text: &str) -> Option<Uuid> {
     let digits: Vec<u8> = text.strip_prefix("GPU-")?.bytes().filter(|byte| *byte != b'-').collect();
     let mut bytes = [0; 16];
     if digits.len() != 2 * bytes.len() {

@@ -5,7 +5,10 @@ mod chunks;
 mod context;
 #[cfg(test)]
 mod failures;
+#[cfg(test)]
+mod findings;
 mod gpus;
+mod kill;
 mod outcome;
 mod phases;
 #[cfg(test)]
@@ -16,6 +19,8 @@ mod resume;
 mod run;
 mod set;
 mod status;
+mod stop;
+mod stopped;
 mod storage;
 mod suspend;
 
@@ -32,6 +37,8 @@ use clap::CommandFactory;
 
 use crate::cli::{Cli, PidArgs, Verb};
 use crate::faults::Faults;
+use crate::freeze::{Hold, HoldError};
+use crate::holder::{Holder, RESCUE_VARIABLE, Unwatched};
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
 use crate::report::{Bars, Json, Reporter, Silent, print_line};
@@ -52,6 +59,9 @@ pub fn carry_out(mut verb: Verb) -> Exit {
         Verb::CacheGc(args) => chunks::collect_cache(&args),
         Verb::StoreGc(args) => chunks::collect_store(&args),
         Verb::StoreVerify(args) => chunks::verify(&args),
+        Verb::Hold { channel, command } => {
+            return if crate::holder::serve(channel, command).is_ok() { Exit::Done } else { Exit::Failed };
+        }
         verb => on_machine(verb, json),
     };
     outcome.show(json);
@@ -84,7 +94,13 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Ok(faults) => faults,
         Err(text) => return Outcome::new(name, Exit::Usage, text),
     };
-    let context = Context::open(reporter(json), interrupt, faults);
+    // Before the driver is touched: a process that has CUDA is not to be copied.
+    let hold = match holder(&verb) {
+        Ok(hold) => hold,
+        Err(error) => return Outcome::failed(name, &error),
+    };
+    let mut context = Context::open(reporter(json), interrupt, hold, faults);
+    context.freezes = verb.freezes();
     match verb {
         Verb::Check { processes, criu, .. } => {
             with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
@@ -100,6 +116,12 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::Resume { processes, map, places, .. } => with_pids(&context, name, &processes, |pids| {
             resume::resume_from(&context, pids, map.gpu_map.as_deref(), &places)
         }),
+        Verb::Stop { processes, .. } => {
+            with_pids(&context, name, &processes, |pids| stop::stop(&context, pids))
+        }
+        Verb::Kill { processes, wait, .. } => {
+            with_pids(&context, name, &processes, |pids| kill::kill(&context, pids, wait.or_usual()))
+        }
         Verb::Quiesce { processes, wait, .. } => {
             with_pids(&context, name, &processes, |pids| phases::quiesce(&context, pids, wait.or_usual()))
         }
@@ -122,12 +144,23 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
             with_pids(&context, name, &processes, |pids| phases::reopen(&context, pids))
         }
         Verb::Run { .. }
+        | Verb::Hold { .. }
         | Verb::CachePrefetch(_)
         | Verb::CacheGc(_)
         | Verb::StoreGc(_)
         | Verb::StoreVerify(_)
         | Verb::Completions { .. }
         | Verb::Man => Outcome::new(name, Exit::Usage, "it does not look at the machine"),
+    }
+}
+
+/// Who watches over this run, and holds threads when it has ended.
+fn holder(verb: &Verb) -> Result<Rc<dyn Hold>, HoldError> {
+    let is_rescue = std::env::var_os(RESCUE_VARIABLE).is_some();
+    if verb.is_watched_over() && !is_rescue {
+        Ok(Rc::new(Holder::start()?))
+    } else {
+        Ok(Rc::new(Unwatched::default()))
     }
 }
 

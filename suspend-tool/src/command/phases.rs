@@ -126,7 +126,7 @@ pub(super) fn checkpoint(context: &Context, pids: &[Pid], timeout: Duration) -> 
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
-    let locked = Lock::new(&set.session).apply();
+    let locked = Lock::new(&set.session, Vec::new()).apply();
     let result = locked.and_then(|()| Checkpoint::new(&set.session, Vec::new()).apply());
     set.finish(verb, result)
 }
@@ -146,8 +146,8 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
         Ok(map) => map,
         Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
     };
-    let restored = Checkpoint::new(&set.session, map.pairs).undo();
-    let unlocked = Lock::new(&set.session).undo();
+    let restored = Checkpoint::new(&set.session, map.pairs.clone()).undo();
+    let unlocked = Lock::new(&set.session, map.pairs).undo();
     set.finish(verb, restored.and(unlocked))
 }
 

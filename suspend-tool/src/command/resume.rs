@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuda_sys::ProcessState;
+use cuda_sys::{ProcessState, Uuid};
 use protocol::{Phase, ReadFrom};
 
-use super::gpus::read_list;
+use super::gpus::{parse_uuid, read_list};
 use super::set::{after_failure, finished};
+use super::stopped::Stopped;
 use super::storage::read_from;
 use super::{Context, Exit, Outcome};
-use crate::check::{Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
+use crate::check::{Before, Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
 use crate::cli::PlaceArgs;
 use crate::driver::Driver;
 use crate::lifecycle::{Orders, StepError, steps, undo_all};
@@ -43,12 +44,14 @@ pub(super) fn resume_from(
         Ok(driver) => Arc::clone(driver),
         Err(error) => return Outcome::failed(VERB, error),
     };
-    let (seen, unseen) = context.machine.look_at(pids, true);
     let boot = context.machine.proc.boot_id().unwrap_or_default();
     let records = match Record::of(&held.state, &boot, pids) {
         Ok(records) => records,
         Err(error) => return Outcome::failed(VERB, &error),
     };
+    // One that is stopped cannot answer. Whoever stopped it, other than `stop`, finds it stopped again afterwards.
+    let _stopped = Stopped::go_on(&context.machine.proc, pids, &records);
+    let (seen, unseen) = context.machine.look_at(pids, true);
     let mut findings: Vec<Finding> = unseen
         .iter()
         .map(|(pid, trouble)| {
@@ -84,13 +87,20 @@ pub(super) fn resume_from(
         return Outcome::refused(VERB, findings).about(pids.to_vec());
     }
     let session = context.session(&driver, &seen, Duration::from_secs(30)).reading(from);
+    let moved = map.moves();
+    // Should this command die, it is run again as it is.
+    if let Err(error) = context.hold.watch(std::env::args_os().skip(1).collect()) {
+        return Outcome::failed(VERB, &error);
+    }
     // Only the undos of these steps are used.
     let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
     let errors = undo_all(&mut steps(&session, decide, map.pairs));
+    context.hold.finish();
     let outcome = if errors.is_empty() {
         forget(&held.state, &records);
         let mut text =
             format!("resumed process {}", listed(session.all().into_iter().map(|target| target.pid)));
+        text.push_str(&moved);
         if let Some(signal) = context.interrupt.pending() {
             // Half a resume helps nobody: the way out of it is the end of it.
             text.push_str(&format!(" ({signal} came meanwhile)"));
@@ -160,14 +170,40 @@ pub(super) fn on_which_gpus(
 ) -> Result<GpuMap, Vec<Finding>> {
     let one = |error: &dyn std::error::Error| vec![Finding::blocker("gpus", chain(error), "")];
     let before = match map {
-        Some(path) => read_list(path).map_err(|error| one(&error))?,
-        None => Vec::new(),
+        Some(path) => {
+            let order = read_list(path).map_err(|error| one(&error))?;
+            Before { order, used: used(seen), ordered: true }
+        }
+        None => known_before(seen, records),
     };
     let now = driver.gpus().map_err(|error| one(&error))?;
     let map = gpu_map(&before, &now).map_err(|finding| vec![finding])?;
     let free = driver.free().map_err(|error| one(&error))?;
     let findings = enough_memory(&demand(seen, records), &map, &now, &free, pids);
     if findings.is_empty() { Ok(map) } else { Err(findings) }
+}
+
+/// The GPUs that the processes see, in the order in which they see them.
+fn used(seen: &[Seen]) -> Vec<Uuid> {
+    let devices = seen.iter().filter_map(Seen::inventory).flat_map(|inventory| &inventory.devices);
+    let mut used = Vec::new();
+    for device in devices {
+        let uuid = Uuid { bytes: device.uuid };
+        if !used.contains(&uuid) {
+            used.push(uuid);
+        }
+    }
+    used
+}
+
+/// What is known of the GPUs of the time of the suspend: the record has all of them, the processes know their own.
+fn known_before(seen: &[Seen], records: &[Record]) -> Before {
+    let used = used(seen);
+    let recorded = records.first().map(|record| record.gpus.iter().filter_map(|gpu| parse_uuid(&gpu.uuid)));
+    let mut order: Vec<Uuid> = recorded.into_iter().flatten().collect();
+    let unknown = used.iter().filter(|gpu| !order.contains(gpu)).copied().collect::<Vec<_>>();
+    order.extend(unknown);
+    Before { order, used, ordered: false }
 }
 
 /// What the processes will need on each GPU: as recorded while nothing of it is back, else what is known of the rest.
@@ -181,7 +217,7 @@ fn demand(seen: &[Seen], records: &[Record]) -> Vec<Needed> {
     let members = seen.iter().filter_map(|seen| Some((seen.target.pid, seen.inventory()?.clone())));
     for member in crate::topology::Member::of(members) {
         for (uuid, bytes) in saved_bytes(&member) {
-            let gpu = cuda_sys::Uuid { bytes: uuid }.to_string();
+            let gpu = Uuid { bytes: uuid }.to_string();
             match needed.iter_mut().find(|needed| needed.gpu == gpu) {
                 Some(needed) => needed.bytes = needed.bytes.saturating_add(bytes),
                 None => needed.push(Needed { gpu, bytes }),

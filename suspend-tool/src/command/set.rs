@@ -1,11 +1,12 @@
 //! A set of processes that is worked on: claimed, recorded, and judged by what became of it.
 
+use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use super::{Context, Exit, Outcome};
 use crate::check::Finding;
 use crate::lifecycle::{Session, StepError};
-use crate::pid::{Pid, listed};
+use crate::pid::{Pid, Target, listed};
 use crate::report::chain;
 use crate::state::{Claim, RecordedGpu, StateDir, StateError};
 
@@ -41,6 +42,19 @@ impl Context {
             .map(|gpu| RecordedGpu { uuid: gpu.uuid.to_string(), name: gpu.name, total: gpu.total })
             .collect()
     }
+}
+
+/// Has threads stay frozen when this command ends. Without that the processes are suspended all the same.
+pub(super) fn keep(context: &Context) -> Option<Finding> {
+    let error = context.hold.keep().err()?;
+    let message = format!("{}; the threads of the processes run on", chain(&error));
+    Some(Finding::warning("holder", message, "they wait where they use the GPU"))
+}
+
+/// What brings these processes back when the command dies.
+pub(super) fn resume_arguments(targets: impl IntoIterator<Item = Target>) -> Vec<OsString> {
+    let pids = targets.into_iter().map(|target| target.pid.to_string());
+    std::iter::once("resume".to_owned()).chain(pids).map(OsString::from).collect()
 }
 
 /// The command that brings these processes back.

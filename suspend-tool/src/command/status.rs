@@ -7,6 +7,7 @@ use super::outcome::with_event;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, Standing, judge};
 use crate::driver::state_name;
+use crate::freeze::tracers::{self, Tracer};
 use crate::pid::Pid;
 use crate::report::{bytes, chain, columns, print_line, print_object};
 
@@ -16,7 +17,7 @@ pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
     let mut rows = vec![heading(&["PID", "NAME", "PHASE", "DRIVER", "OWN", "IMPORTED", "ON GPU", "SAVED"])];
     for seen in &seen {
         if json {
-            print_object(&with_event("process", described(seen)));
+            print_object(&with_event("process", described(seen, holder(context, seen))));
         } else {
             rows.push(row(seen));
         }
@@ -24,7 +25,7 @@ pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
     if !json && !seen.is_empty() {
         print_line(&columns(&rows));
         for seen in &seen {
-            for line in details(seen) {
+            for line in details(seen, holder(context, seen)) {
                 print_line(&line);
             }
         }
@@ -55,7 +56,7 @@ pub(super) fn list(context: &Context, json: bool) -> Outcome {
             .collect();
         shown.push(seen.target.pid);
         if json {
-            let mut object = described(seen);
+            let mut object = described(seen, holder(context, seen));
             if let Some(fields) = object.as_object_mut() {
                 fields.insert("blockers".into(), json!(in_the_way));
             }
@@ -135,10 +136,19 @@ impl Held {
     }
 }
 
+/// The process that holds its threads still.
+fn holder(context: &Context, seen: &Seen) -> Option<i32> {
+    let tracers = tracers::of(&context.machine.proc, seen.target.pid);
+    tracers.into_iter().find(Tracer::is_holder).map(|tracer| tracer.pid)
+}
+
 /// Lines that not every process has.
-fn details(seen: &Seen) -> Vec<String> {
+fn details(seen: &Seen, holder: Option<i32>) -> Vec<String> {
     let pid = seen.target.pid;
     let mut lines = Vec::new();
+    if let Some(holder) = holder {
+        lines.push(format!("process {pid}: its threads are held still by process {holder}"));
+    }
     match &seen.standing {
         Standing::Unshimmed(error) => lines.push(format!("process {pid}: {}", chain(error))),
         Standing::Shimmed(inventory) => {
@@ -160,12 +170,13 @@ fn details(seen: &Seen) -> Vec<String> {
     lines
 }
 
-fn described(seen: &Seen) -> Value {
+fn described(seen: &Seen, holder: Option<i32>) -> Value {
     let mut object = json!({
         "pid": seen.target.pid,
         "name": seen.name,
         "phase": phase(seen),
         "driver": seen.state.map(state_name),
+        "held_by": holder,
     });
     if let (Some(inventory), Some(fields)) = (seen.inventory(), object.as_object_mut()) {
         let held = Held::of(inventory);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use cuda_sys::ProcessState;
 use protocol::{Phase, SaveTo};
 
-use super::set::{after_failure, finished};
+use super::set::{Held, after_failure, finished, keep, resume_arguments};
 use super::storage::Storage;
 use super::{Context, Exit, Outcome};
-use crate::check::{Machine, Seen, Survey, Verdict, device_demand, judge, plan, refusal};
+use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::cli::SaveArgs;
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
@@ -27,11 +27,21 @@ pub fn suspend(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {
 
 /// Suspends these processes, and saves their bytes where the options say.
 pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, save: &SaveArgs) -> Outcome {
+    match context.hold(pids) {
+        Ok(held) => suspend_held(context, pids, timeout, save, &held),
+        Err(finding) => Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
+    }
+}
+
+/// Suspends processes that are claimed already.
+pub(super) fn suspend_held(
+    context: &Context,
+    pids: &[Pid],
+    timeout: Duration,
+    save: &SaveArgs,
+    held: &Held,
+) -> Outcome {
     let begun = Instant::now();
-    let held = match context.hold(pids) {
-        Ok(held) => held,
-        Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
-    };
     let survey = context.machine.survey(pids);
     if is_suspended(&survey) {
         let text = format!("already suspended: process {}", listed(pids.iter().copied()));
@@ -40,6 +50,9 @@ pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, sav
     let mut verdict = judge(&context.machine, &survey, false);
     if save.places.store.is_some() {
         verdict = verdict.without_host_memory();
+    }
+    if context.freezes {
+        verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
     }
     let driver = match &context.machine.driver {
         Ok(driver) if refusal(&verdict.findings).is_none() => Arc::clone(driver),
@@ -65,11 +78,15 @@ pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, sav
         driver: &driver,
         to: &to,
     };
+    if let Err(error) = context.hold.watch(resume_arguments(session.all())) {
+        return Outcome::failed(VERB, &error);
+    }
     let result = run.carry_out(&journal);
     let mut warnings = verdict.findings;
     let outcome = match result {
         Ok(sentence) => {
             let outcome = finished(VERB, Exit::Done, sentence, &session, begun);
+            warnings.extend(keep(context));
             // The GPUs are free already. What does not work here is made up for by the store.
             warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(&*context.reporter)));
             outcome
@@ -80,6 +97,7 @@ pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, sav
                 // Nothing is left to be finished; a record that stays would only be looked at in vain.
                 let _ = journal.close();
             }
+            context.hold.finish();
             outcome
         }
     };
@@ -88,12 +106,17 @@ pub(super) fn suspend_to(context: &Context, pids: &[Pid], timeout: Duration, sav
 
 /// Whether all of them are suspended.
 fn is_suspended(survey: &Survey) -> bool {
+    survey.unseen.is_empty() && are_suspended(&survey.seen)
+}
+
+/// Whether those of them that use CUDA are suspended, and there is one.
+pub(super) fn are_suspended(seen: &[Seen]) -> bool {
     let suspended = |seen: &Seen| {
         seen.state == Some(ProcessState::CHECKPOINTED)
             && seen.inventory().is_none_or(|inventory| inventory.phase == Phase::Released)
     };
-    let mut taking_part = survey.seen.iter().filter(|seen| seen.takes_part()).peekable();
-    survey.unseen.is_empty() && taking_part.peek().is_some() && taking_part.all(suspended)
+    let mut taking_part = seen.iter().filter(|seen| seen.takes_part()).peekable();
+    taking_part.peek().is_some() && taking_part.all(suspended)
 }
 
 /// One suspend.

@@ -97,6 +97,7 @@ calls! {
     checkpoint = c"cuCheckpointProcessCheckpoint": fn(c_int, *mut CheckpointCheckpointArgs);
     restore = c"cuCheckpointProcessRestore": fn(c_int, *mut CheckpointRestoreArgs);
     unlock = c"cuCheckpointProcessUnlock": fn(c_int, *mut CheckpointUnlockArgs);
+    restore_thread = c"cuCheckpointProcessGetRestoreThreadId": fn(c_int, *mut c_int);
 }
 
 /// The driver of this machine.
@@ -213,6 +214,7 @@ impl Driver for LibCuda {
             (CheckpointCall::Checkpoint, self.calls.checkpoint.is_some()),
             (CheckpointCall::Restore, self.calls.restore.is_some()),
             (CheckpointCall::Unlock, self.calls.unlock.is_some()),
+            (CheckpointCall::RestoreThread, self.calls.restore_thread.is_some()),
         ];
         match there.iter().find(|(_, there)| !there) {
             Some((call, _)) => Err(DriverError::TooOld { symbol: call.symbol(), version: self.version }),
@@ -283,5 +285,11 @@ impl Driver for LibCuda {
     fn unlock(&self, pid: Pid) -> Result<(), DriverError> {
         let mut arguments = CheckpointUnlockArgs::default();
         self.about(CheckpointCall::Unlock, self.calls.unlock, pid, &mut arguments)
+    }
+
+    fn restore_thread(&self, pid: Pid) -> Result<i32, DriverError> {
+        let mut tid = 0;
+        self.about(CheckpointCall::RestoreThread, self.calls.restore_thread, pid, &mut tid)?;
+        Ok(tid)
     }
 }

@@ -36,6 +36,8 @@ pub enum CheckpointCall {
     Restore,
     /// `cuCheckpointProcessUnlock`
     Unlock,
+    /// `cuCheckpointProcessGetRestoreThreadId`
+    RestoreThread,
 }
 
 impl CheckpointCall {
@@ -47,6 +49,7 @@ impl CheckpointCall {
             Self::Checkpoint => "cuCheckpointProcessCheckpoint",
             Self::Restore => "cuCheckpointProcessRestore",
             Self::Unlock => "cuCheckpointProcessUnlock",
+            Self::RestoreThread => "cuCheckpointProcessGetRestoreThreadId",
         }
     }
 }
@@ -164,6 +167,9 @@ pub trait Driver: Send + Sync {
 
     /// The reverse of `lock`.
     fn unlock(&self, pid: Pid) -> Result<(), DriverError>;
+
+    /// The thread of a process that carries out its restore, and must not be stopped.
+    fn restore_thread(&self, pid: Pid) -> Result<i32, DriverError>;
 }
 
 /// The name of a state in messages.

@@ -11,8 +11,10 @@ use std::time::Duration;
 use cuda_sys::{CheckpointGpuPair, ProcessState};
 use protocol::{Allocation, Contents, Inventory, Phase};
 
+use super::freeze::{freeze, thaw};
 use super::session::{DRIVER_MOVES, GLANCE, Session};
 use super::{Outcome, Step, StepError, Trouble};
+use crate::driver::Driver;
 use crate::pid::{Pid, Target};
 use crate::report::Stage;
 
@@ -20,12 +22,14 @@ use crate::report::Stage;
 #[derive(Debug)]
 pub struct Lock<'s> {
     session: &'s Session,
+    pairs: Vec<CheckpointGpuPair>,
 }
 
 impl<'s> Lock<'s> {
-    /// For all processes of the session.
-    pub const fn new(session: &'s Session) -> Self {
-        Self { session }
+    /// For all processes of the session; one whose checkpoint was still under way when it was looked at comes back on
+    /// the GPUs that `pairs` names.
+    pub const fn new(session: &'s Session, pairs: Vec<CheckpointGpuPair>) -> Self {
+        Self { session, pairs }
     }
 
     /// A restore fails for good where anything shared was left. So this is looked at, and not concluded, before the
@@ -73,16 +77,32 @@ impl Step for Lock<'_> {
 
     fn undo(&mut self) -> Result<(), StepError> {
         let driver = Arc::clone(&self.session.driver);
-        let task = move |target: Target| match driver.state(target.pid)? {
-            ProcessState::LOCKED => Ok(driver.unlock(target.pid)?),
-            ProcessState::RUNNING => Ok(()),
-            state => Err(given_up_or_astray(target.pid, state, "locked")),
-        };
-        undo(self.session, Stage::Unlock, GLANCE * 2, task)
+        let pairs = self.pairs.clone();
+        let task = move |target: Target| let_run(&*driver, target.pid, &pairs);
+        undo(self.session, Stage::Unlock, DRIVER_MOVES, task)
     }
 }
 
-/// Has the driver save what it has of all processes, and free it.
+/// Has the driver let a process run, from whatever state it is in. A command that was killed may have left a call under
+/// way, so that the state changes between the question and the answer to it.
+fn let_run(driver: &dyn Driver, pid: Pid, pairs: &[CheckpointGpuPair]) -> Result<(), Trouble> {
+    let mut before = None;
+    loop {
+        let state = driver.state(pid)?;
+        let moved = match state {
+            ProcessState::CHECKPOINTED => driver.restore(pid, pairs),
+            ProcessState::LOCKED => driver.unlock(pid),
+            ProcessState::RUNNING => return Ok(()),
+            state => return Err(given_up_or_astray(pid, state, "locked")),
+        };
+        match moved {
+            Err(error) if before.replace(state) == Some(state) => return Err(error.into()),
+            Err(_) | Ok(()) => {}
+        }
+    }
+}
+
+/// Has the driver save what it has of all processes, and free it; then holds their threads still.
 #[derive(Debug)]
 pub struct Checkpoint<'s> {
     session: &'s Session,
@@ -108,7 +128,8 @@ impl Step for Checkpoint<'_> {
             ProcessState::CHECKPOINTED => Ok(()),
             state => Err(given_up_or_astray(target.pid, state, "locked")),
         };
-        run(self.session, Stage::Checkpoint, self.session.all(), DRIVER_MOVES, task)
+        run(self.session, Stage::Checkpoint, self.session.all(), DRIVER_MOVES, task)?;
+        freeze(self.session)
     }
 
     fn undo(&mut self) -> Result<(), StepError> {
@@ -120,7 +141,10 @@ impl Step for Checkpoint<'_> {
             ProcessState::LOCKED | ProcessState::RUNNING => Ok(()),
             state => Err(given_up_or_astray(target.pid, state, "checkpointed")),
         };
-        undo(self.session, Stage::Restore, DRIVER_MOVES, task)
+        let restored = undo(self.session, Stage::Restore, DRIVER_MOVES, task);
+        // Whatever became of it: a thread that stays frozen helps nobody.
+        let thawed = thaw(self.session);
+        restored.and(thawed)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Suspending and resuming: steps on all processes at once, each with its undo.
 //!
 //! ```text
-//!   suspend   Quiesce --> Release --> Lock --> Checkpoint
+//!   suspend   Quiesce --> Release --> Lock --> Checkpoint, freeze
 //!   resume    Quiesce <-- Release <-- Lock <-- Checkpoint
-//!             reopen   load, remap   unlock    restore
+//!             reopen   load, remap   unlock    restore, thaw
 //! ```
 //!
 //! A step runs on all processes before the next one begins, and results are read after all have answered. An undo
@@ -12,6 +12,7 @@
 //! that cannot be brought back by one undo is left out of the following ones, and the others go on.
 
 mod checkpoint;
+mod freeze;
 mod left;
 mod parallel;
 mod quiesce;
@@ -31,7 +32,7 @@ pub use trouble::{StepError, Trouble};
 
 use cuda_sys::CheckpointGpuPair;
 
-/// The steps of a suspend, in order. Holding the processor threads still is to be a step behind `Checkpoint`.
+/// The steps of a suspend, in order.
 pub fn steps<'s>(
     session: &'s Session,
     decide: Decide<'s>,
@@ -40,7 +41,7 @@ pub fn steps<'s>(
     vec![
         Box::new(Quiesce::new(session)),
         Box::new(Release::new(session, decide)),
-        Box::new(Lock::new(session)),
+        Box::new(Lock::new(session, pairs.clone())),
         Box::new(Checkpoint::new(session, pairs)),
     ]
 }

@@ -13,6 +13,7 @@ use protocol::{InspectRequest, Inventory, Moved, ReadFrom};
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
 use crate::client::{Ask, Patience, ShimError, Shims};
 use crate::driver::Driver;
+use crate::freeze::Hold;
 use crate::interrupt::Interrupt;
 use crate::pid::{Pid, Target};
 use crate::report::{Event, Reporter, Stage, chain};
@@ -64,6 +65,10 @@ pub struct Session {
     pub interrupt: Rc<Interrupt>,
     /// Where what was saved to a store is read.
     pub from: ReadFrom,
+    /// Who holds threads still.
+    pub hold: Rc<dyn Hold>,
+    /// Whether threads are to be held still.
+    pub freezes: bool,
     reporter: Arc<dyn Reporter>,
     stuck: RefCell<BTreeSet<Pid>>,
     tally: RefCell<Tally>,
@@ -87,7 +92,9 @@ impl Session {
         participants: Vec<Participant>,
         timeout: Duration,
         interrupt: Rc<Interrupt>,
+        hold: (Rc<dyn Hold>, bool),
     ) -> Self {
+        let (hold, freezes) = hold;
         Self {
             driver,
             shims,
@@ -95,6 +102,8 @@ impl Session {
             timeout,
             interrupt,
             from: ReadFrom::default(),
+            hold,
+            freezes,
             reporter,
             stuck: RefCell::default(),
             tally: RefCell::default(),

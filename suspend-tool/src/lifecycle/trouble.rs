@@ -8,6 +8,7 @@ use cuda_sys::CuError;
 
 use crate::client::ShimError;
 use crate::driver::DriverError;
+use crate::freeze::NotFrozen;
 use crate::interrupt::Signal;
 use crate::pid::Pid;
 use crate::proc::ProcError;
@@ -31,10 +32,21 @@ pub enum Trouble {
         source: ProcError,
     },
     /// It is stopped, and so is the library in it.
-    #[error("process {pid} is stopped and cannot answer: continue it first (kill -CONT {pid})")]
+    #[error(
+        "process {pid} is stopped and cannot answer: if it is suspended, `nvsnap-gpu-suspend resume {pid}`, else continue \
+         it first (kill -CONT {pid})"
+    )]
     Stopped {
         /// The process.
         pid: Pid,
+    },
+    /// Its threads cannot be held still, or do not go on.
+    #[error("the threads of process {pid} cannot be held still")]
+    NotFrozen {
+        /// The process.
+        pid: Pid,
+        /// Why.
+        source: NotFrozen,
     },
     /// A call has not come back.
     #[error("process {pid}: `{stage}` has not come back after {} s", .limit.as_secs())]
@@ -126,6 +138,7 @@ impl Trouble {
             Self::Driver(DriverError::Checkpoint { error, .. }) => {
                 matches!(*error, CuError::OPERATING_SYSTEM | CuError::NOT_INITIALIZED)
             }
+            Self::NotFrozen { source, .. } => *source == NotFrozen::Gone,
             _ => false,
         }
     }

@@ -5,13 +5,16 @@
 mod maps;
 mod memory;
 mod stat;
+mod task;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use maps::Maps;
 pub use memory::{Bound, HostMemory};
 pub use stat::{RunState, Stat};
+pub use task::{Task, TaskState};
 
 use crate::pid::{Pid, Target};
 
@@ -140,12 +143,36 @@ impl ProcFs {
     /// `root` and every process below it.
     pub fn tree(&self, root: Pid) -> Result<Vec<Pid>, ProcError> {
         self.stat(root)?;
-        let parents: Vec<(Pid, i32)> = self
-            .pids()?
-            .into_iter()
-            .filter_map(|pid| self.stat(pid).ok().map(|stat| (pid, stat.parent)))
-            .collect();
-        Ok(below(root, &parents))
+        Ok(below(root, &self.parents()?))
+    }
+
+    /// Every process below one of these.
+    pub fn descendants(&self, roots: &[Pid]) -> Result<BTreeSet<Pid>, ProcError> {
+        let parents = self.parents()?;
+        Ok(roots.iter().flat_map(|root| below(*root, &parents).into_iter().skip(1)).collect())
+    }
+
+    /// Each process with its parent.
+    fn parents(&self) -> Result<Vec<(Pid, i32)>, ProcError> {
+        let pids = self.pids()?.into_iter();
+        Ok(pids.filter_map(|pid| self.stat(pid).ok().map(|stat| (pid, stat.parent))).collect())
+    }
+
+    /// A variable of the environment that a process was started with.
+    pub fn variable(&self, pid: Pid, name: &str) -> Option<String> {
+        let bytes = self.read(pid, "environ").ok()?;
+        let mut variables = bytes.split(|byte| *byte == 0);
+        let value = |variable: &[u8]| {
+            let value = variable.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        variables.find_map(value)
+    }
+
+    /// Whether a socket whose path ends so is open in this network namespace.
+    pub fn has_socket(&self, end: &str) -> bool {
+        let text = std::fs::read(self.path("net/unix")).unwrap_or_default();
+        String::from_utf8_lossy(&text).lines().any(|line| line.trim_end().ends_with(end))
     }
 
     /// The processes whose shims listen in this network namespace.

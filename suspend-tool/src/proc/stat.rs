@@ -5,8 +5,10 @@
 pub enum RunState {
     /// It runs or waits.
     Alive,
-    /// It is stopped, by job control or by a tracer.
+    /// It is stopped by job control.
     Stopped,
+    /// Its first thread is in the hands of a tracer.
+    Traced,
     /// It has ended, and nobody has asked for its status yet.
     Zombie,
 }
@@ -36,7 +38,8 @@ impl Stat {
         // Fields count from 1 in proc(5); the first one after the name is the third.
         let state = match fields.next()? {
             "Z" | "X" | "x" => RunState::Zombie,
-            "T" | "t" => RunState::Stopped,
+            "T" => RunState::Stopped,
+            "t" => RunState::Traced,
             _ => RunState::Alive,
         };
         let parent = fields.next()?.parse().ok()?;
@@ -49,6 +52,12 @@ impl Stat {
 
 fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// A field of a `status` that is a number.
+pub(super) fn number(status: &[u8], name: &str) -> Option<i32> {
+    let text = String::from_utf8_lossy(status);
+    field(&text, name)?.trim().parse().ok()
 }
 
 /// The effective user in `/proc/<pid>/status`.

@@ -33,8 +33,12 @@ pub enum Stage {
     Lock,
     /// The driver saves what it has.
     Checkpoint,
+    /// Holding the processor threads still.
+    Freeze,
     /// The driver brings that back.
     Restore,
+    /// Letting the processor threads go on.
+    Thaw,
     /// The driver lets calls through again.
     Unlock,
     /// Making the memory again, with its bytes.
@@ -55,7 +59,9 @@ impl Stage {
             Self::Release => "release",
             Self::Lock => "lock",
             Self::Checkpoint => "checkpoint",
+            Self::Freeze => "freeze",
             Self::Restore => "restore",
+            Self::Thaw => "thaw",
             Self::Unlock => "unlock",
             Self::Load => "load",
             Self::Remap => "remap",

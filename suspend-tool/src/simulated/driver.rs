@@ -10,6 +10,11 @@ use super::{Fault, Inner, locked};
 use crate::driver::{CheckpointCall, Driver, DriverError, Gpu};
 use crate::pid::Pid;
 
+/// The number of the thread that restores a made-up process.
+pub(super) fn restore_thread_of(pid: Pid) -> i32 {
+    pid.number() * 1000 + 1
+}
+
 pub(super) struct Simulated(pub(super) Arc<Mutex<Inner>>);
 
 impl Simulated {
@@ -33,10 +38,15 @@ impl Simulated {
         if process.state != from {
             return failed(CuError::ILLEGAL_STATE);
         }
+        let frozen = process.frozen;
         process.state = to;
         let left = process.holdings.iter().any(|holding| holding.contents == Contents::Live);
         if call == CheckpointCall::Checkpoint && left {
             inner.violation(format!("{pid} was checkpointed while it held shared memory"));
+        }
+        // Another thread may hold a lock that this needs.
+        if frozen && call != CheckpointCall::Restore {
+            inner.violation(format!("{} was asked of {pid}, whose threads are frozen", call.symbol()));
         }
         if fault == Some(Fault::After) { failed(CuError::UNKNOWN) } else { Ok(()) }
     }
@@ -94,5 +104,19 @@ impl Driver for Simulated {
 
     fn unlock(&self, pid: Pid) -> Result<(), DriverError> {
         self.moves(CheckpointCall::Unlock, pid, ProcessState::LOCKED, ProcessState::RUNNING)
+    }
+
+    fn restore_thread(&self, pid: Pid) -> Result<i32, DriverError> {
+        let call = CheckpointCall::RestoreThread;
+        let mut inner = locked(&self.0);
+        match inner.called(pid.number(), call.symbol()) {
+            Some(Fault::Before | Fault::After) => {
+                Err(DriverError::Checkpoint { call, pid, error: CuError::UNKNOWN })
+            }
+            _ if !inner.processes.contains_key(&pid.number()) => {
+                Err(DriverError::Checkpoint { call, pid, error: CuError::OPERATING_SYSTEM })
+            }
+            _ => Ok(restore_thread_of(pid)),
+        }
     }
 }

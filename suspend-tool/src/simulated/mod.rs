@@ -5,6 +5,7 @@
 //! made to fail.
 
 mod driver;
+mod hold;
 mod process;
 mod shim;
 
@@ -152,8 +153,15 @@ impl World {
             machine,
             reporter: Arc::new(Silent),
             interrupt: Rc::new(Interrupt::from_source(source)),
+            hold: Rc::new(hold::Simulated(Arc::clone(&self.inner))),
+            freezes: true,
             state_dir: Some(self.folder.path().join("state")),
         }
+    }
+
+    /// Where the kernel's word on a process lies.
+    pub(crate) fn proc_of(&self, pid: i32) -> std::path::PathBuf {
+        self.folder.path().join("proc").join(pid.to_string())
     }
 
     /// The records that are in the state directory.
@@ -177,6 +185,9 @@ impl World {
             let pid = process.pid;
             if process.phase != Phase::Running || process.gates_closed {
                 damage.push(format!("{pid} is {:?}, gates closed: {}", process.phase, process.gates_closed));
+            }
+            if process.frozen {
+                damage.push(format!("the threads of {pid} are frozen"));
             }
             if process.state != ProcessState::RUNNING {
                 damage.push(format!("the driver has {pid} in state {:?}", process.state));
@@ -204,6 +215,9 @@ impl World {
         for process in inner.processes.values() {
             if process.state != ProcessState::CHECKPOINTED || process.phase != Phase::Released {
                 wrong.push(format!("{} is {:?} and {:?}", process.pid, process.phase, process.state));
+            }
+            if !process.frozen {
+                wrong.push(format!("the threads of {} run", process.pid));
             }
         }
         wrong

@@ -11,6 +11,11 @@ pub(crate) const GPU: [u8; 16] = [7; 16];
 /// Bytes of every allocation.
 pub(crate) const SIZE: u64 = 1 << 20;
 
+/// The number of the library's thread in a process.
+pub(crate) fn library_thread_of(pid: i32) -> i32 {
+    pid * 1000 + 2
+}
+
 /// An allocation as a process holds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Holding {
@@ -51,6 +56,8 @@ pub(crate) struct Process {
     pub(crate) at_work: u64,
     /// A process without CUDA.
     pub(crate) idle: bool,
+    /// Its threads are held still.
+    pub(crate) frozen: bool,
     pub(crate) version: String,
 }
 
@@ -70,6 +77,7 @@ impl Process {
             needs_copies: 0,
             at_work: 0,
             idle: false,
+            frozen: false,
             version: env!("CARGO_PKG_VERSION").into(),
         }
     }
@@ -118,6 +126,7 @@ impl Process {
                 bytes: 10 - self.at_work,
                 total: 10,
             }),
+            threads: vec![library_thread_of(self.pid)],
             ..Inventory::default()
         }
     }

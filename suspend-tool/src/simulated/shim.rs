@@ -77,6 +77,9 @@ impl Inner {
             // Its driver calls would never come back.
             self.violation(format!("{} was asked of {pid}, which the driver holds", verb.name()));
         }
+        if verb.changes() && self.processes[&pid].frozen {
+            self.violation(format!("{} was asked of {pid}, whose threads are frozen", verb.name()));
+        }
         let reply = match request {
             Request::Inspect(asked) => {
                 let inspected = self.inspected(pid, asked.allocations);

@@ -44,6 +44,9 @@ pub struct Record {
     pub stage: String,
     /// Whether the suspend came to its end.
     pub suspended: bool,
+    /// Whether `stop` has stopped them since, so that a resume is to continue them.
+    #[serde(default)]
+    pub stopped: bool,
     /// The GPUs, in ordinal order.
     pub gpus: Vec<RecordedGpu>,
     /// What they will have to give again.
@@ -54,7 +57,16 @@ impl Record {
     /// A record of processes that nothing has been done to.
     pub fn new(boot: String, targets: Vec<Target>, gpus: Vec<RecordedGpu>) -> Self {
         let stage = Stage::Check.name().to_owned();
-        Self { version: VERSION, boot, targets, stage, suspended: false, gpus, needed: Vec::new() }
+        Self {
+            version: VERSION,
+            boot,
+            targets,
+            stage,
+            suspended: false,
+            stopped: false,
+            gpus,
+            needed: Vec::new(),
+        }
     }
 
     /// The processes of the set.

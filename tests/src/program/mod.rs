@@ -18,6 +18,7 @@ mod raw;
 mod share;
 mod team;
 mod threads;
+mod unrest;
 mod vmm;
 mod words;
 mod work;
@@ -117,7 +118,7 @@ impl Session {
             }
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 9] = [
+        let families: [Family; 10] = [
             vmm::obey,
             team::obey,
             memory::obey,
@@ -127,6 +128,7 @@ impl Session {
             measure::obey,
             raw::obey,
             bus::obey,
+            unrest::obey,
         ];
         for family in families {
             if let Some(answer) = family(self, verb, words) {

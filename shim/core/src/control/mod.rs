@@ -18,6 +18,7 @@ mod carry;
 mod connection;
 mod descriptors;
 mod lane;
+pub mod own;
 mod phases;
 mod reactor;
 mod server;

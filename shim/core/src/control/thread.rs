@@ -55,6 +55,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let thread = unsafe { libc::pthread_self() };
     // SAFETY: a living thread and a C string; a name that is too long is refused, which does no harm.
     unsafe { libc::pthread_setname_np(thread, start.name.as_ptr()) };
+    let _listed = super::own::list();
     // Bodies catch what they run; this is the last line before C, where unwinding is not allowed.
     drop(catch_unwind(AssertUnwindSafe(start.body)));
     core::ptr::null_mut()

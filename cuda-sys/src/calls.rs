@@ -52,10 +52,10 @@ macro_rules! for_each_call {
             memory gate fn cuGreenCtxWaitEvent(h_ctx: GreenContext, h_event: Event);
             memory gate fn cuMemAdvise(dev_ptr: DevicePtr, count: usize, advice: c_uint, device: Device);
             memory gate fn cuMemAdvise_v2(dev_ptr: DevicePtr, count: usize, advice: c_uint, location: MemLocation);
-            memory gate fn cuMemAllocAsync(dptr: *mut DevicePtr, bytesize: usize, h_stream: Stream) on h_stream;
-            memory gate fn cuMemAllocAsync_ptsz(dptr: *mut DevicePtr, bytesize: usize, h_stream: Stream) on h_stream;
-            memory gate fn cuMemAllocFromPoolAsync(dptr: *mut DevicePtr, bytesize: usize, pool: MemPool, h_stream: Stream) on h_stream;
-            memory gate fn cuMemAllocFromPoolAsync_ptsz(dptr: *mut DevicePtr, bytesize: usize, pool: MemPool, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemAllocAsync(dptr: *mut DevicePtr, bytesize: usize, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemAllocAsync_ptsz(dptr: *mut DevicePtr, bytesize: usize, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemAllocFromPoolAsync(dptr: *mut DevicePtr, bytesize: usize, pool: MemPool, h_stream: Stream) on h_stream;
+            memory malloc fn cuMemAllocFromPoolAsync_ptsz(dptr: *mut DevicePtr, bytesize: usize, pool: MemPool, h_stream: Stream) on h_stream;
             memory gate fn cuMemBatchDecompressAsync(params_array: *mut c_void, count: usize, flags: c_uint, error_index: *mut usize, stream: Stream) on stream;
             memory gate fn cuMemBatchDecompressAsync_ptsz(params_array: *mut c_void, count: usize, flags: c_uint, error_index: *mut usize, stream: Stream) on stream;
             memory gate fn cuMemDiscardAndPrefetchBatchAsync(dptrs: *mut DevicePtr, sizes: *mut usize, count: usize, prefetch_locs: *mut MemLocation, prefetch_loc_idxs: *mut usize, num_prefetch_locs: usize, flags: u64, h_stream: Stream) on h_stream;
@@ -333,7 +333,7 @@ macro_rules! for_each_call {
             object vmm fn cuMemAddressReserve(ptr: *mut DevicePtr, size: usize, alignment: usize, addr: DevicePtr, flags: u64);
             object gate fn cuMemAlloc(dptr: *mut DevicePtrV1, bytesize: c_uint);
             object gate fn cuMemAllocHost(pp: *mut *mut c_void, bytesize: c_uint);
-            object gate fn cuMemAllocHost_v2(pp: *mut *mut c_void, bytesize: usize);
+            object malloc fn cuMemAllocHost_v2(pp: *mut *mut c_void, bytesize: usize);
             object refuse fn cuMemAllocManaged(dptr: *mut DevicePtr, bytesize: usize, flags: c_uint);
             object gate fn cuMemAllocPitch(dptr: *mut DevicePtrV1, p_pitch: *mut c_uint, width_in_bytes: c_uint, height: c_uint, element_size_bytes: c_uint);
             object malloc fn cuMemAllocPitch_v2(dptr: *mut DevicePtr, p_pitch: *mut usize, width_in_bytes: usize, height: usize, element_size_bytes: c_uint);
@@ -341,10 +341,10 @@ macro_rules! for_each_call {
             object vmm fn cuMemCreate(handle: *mut MemHandle, size: usize, prop: *const AllocationProp, flags: u64);
             object vmm fn cuMemExportToShareableHandle(shareable_handle: *mut c_void, handle: MemHandle, handle_type: HandleType, flags: u64);
             object refuse fn cuMemFree(dptr: DevicePtrV1);
-            object gate fn cuMemFreeHost(p: *mut c_void);
+            object malloc fn cuMemFreeHost(p: *mut c_void);
             object malloc fn cuMemFree_v2(dptr: DevicePtr);
             object refuse fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: DevicePtr, size: usize, handle_type: c_uint, flags: u64);
-            object gate fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint);
+            object malloc fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint);
             object gate fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint);
             object gate fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint);
             object gate fn cuMemHostUnregister(p: *mut c_void);

@@ -20,7 +20,7 @@ use protocol::ContextState;
 use self::watch::Watch;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
-use crate::hooks::refuse;
+use crate::hooks::{malloc, refuse};
 use crate::{answers, blocks, captures};
 
 /// A context of the program.
@@ -103,6 +103,7 @@ impl Leaving {
         for entry in self.entries.drain(..) {
             captures::context_gone(entry.known.context);
             refuse::context_gone(entry.known.context);
+            malloc::context_gone(entry.known.context);
             answers::context_gone(entry.known.context);
             blocks::context_destroyed(entry.known.context);
         }

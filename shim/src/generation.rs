@@ -106,6 +106,7 @@ fn forget_parent() {
     captures::forked();
     answers::forked();
     hooks::refuse::forked();
+    hooks::malloc::forked();
 }
 
 extern "C" fn after_fork() {

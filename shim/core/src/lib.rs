@@ -8,4 +8,5 @@ pub mod calls;
 pub mod control;
 pub mod gate;
 pub mod peer;
+pub mod tally;
 pub mod world;

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::{CuResult, Device, Uuid};
-use protocol::{DeviceInfo, DriverMemory, InspectRequest, Inventory};
+use protocol::{DeviceInfo, InspectRequest, Inventory};
 
 use super::{Phases, quiesce};
 use crate::driver::real;
@@ -97,7 +97,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         contexts: u32::try_from(drain.contexts.len()).unwrap_or(u32::MAX),
         drain,
         allocations: if request.allocations { world().inventory() } else { Vec::new() },
-        driver_memory: DriverMemory::default(),
+        driver_memory: hooks::malloc::sums(),
         blockers,
         progress: phases.progress(),
         threads: shim_core::control::own::threads(),

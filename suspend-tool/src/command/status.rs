@@ -1,5 +1,6 @@
 //! `status` and `list`: where processes stand.
 
+use cuda_sys::ProcessState;
 use protocol::{Contents, Inventory, Origin};
 use serde_json::{Value, json};
 
@@ -83,7 +84,7 @@ fn row(seen: &Seen) -> Vec<String> {
 }
 
 fn cells(seen: &Seen) -> [String; 8] {
-    let held = seen.inventory().map(Held::of).unwrap_or_default();
+    let held = Held::of(seen);
     [
         seen.target.pid.to_string(),
         seen.name.clone(),
@@ -112,11 +113,15 @@ struct Held {
     imported: u64,
     live: u64,
     saved: u64,
+    /// What of these the driver keeps and saves itself, and as much on the host.
+    by_driver: u64,
+    by_driver_on_host: u64,
 }
 
 impl Held {
-    fn of(inventory: &Inventory) -> Self {
+    fn of(seen: &Seen) -> Self {
         let mut held = Self::default();
+        let Some(inventory) = seen.inventory() else { return held };
         for allocation in &inventory.allocations {
             match allocation.origin {
                 Origin::Created => held.own += 1,
@@ -131,7 +136,11 @@ impl Held {
             *sum = sum.saturating_add(allocation.size);
         }
         let driver = &inventory.driver_memory;
-        held.live = held.live.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes);
+        held.by_driver = driver.malloc_bytes.saturating_add(driver.async_bytes);
+        held.by_driver_on_host = driver.host_bytes;
+        let checkpointed = seen.state == Some(ProcessState::CHECKPOINTED);
+        let sum = if checkpointed { &mut held.saved } else { &mut held.live };
+        *sum = sum.saturating_add(held.by_driver);
         held
     }
 }
@@ -152,6 +161,11 @@ fn details(seen: &Seen, holder: Option<i32>) -> Vec<String> {
     match &seen.standing {
         Standing::Unshimmed(error) => lines.push(format!("process {pid}: {}", chain(error))),
         Standing::Shimmed(inventory) => {
+            let Held { by_driver, .. } = Held::of(seen);
+            if by_driver > 0 {
+                lines
+                    .push(format!("process {pid}: {} of it is saved by the driver itself", bytes(by_driver)));
+            }
             for blocker in &inventory.blockers {
                 lines.push(format!(
                     "process {pid}: cannot be carried: {} x {:?} ({})",
@@ -179,12 +193,18 @@ fn described(seen: &Seen, holder: Option<i32>) -> Value {
         "held_by": holder,
     });
     if let (Some(inventory), Some(fields)) = (seen.inventory(), object.as_object_mut()) {
-        let held = Held::of(inventory);
+        let held = Held::of(seen);
         fields.insert("version".into(), json!(inventory.shim_version));
         fields.insert("driver_version".into(), json!(inventory.driver_version));
         fields.insert("contexts".into(), json!(inventory.contexts));
         fields.insert("allocations".into(), json!({ "created": held.own, "imported": held.imported }));
-        fields.insert("bytes".into(), json!({ "gpu": held.live, "saved": held.saved }));
+        let sums = json!({
+            "gpu": held.live,
+            "saved": held.saved,
+            "driver": held.by_driver,
+            "driver_host": held.by_driver_on_host,
+        });
+        fields.insert("bytes".into(), sums);
         fields.insert("shares".into(), json!(shares(inventory)));
         fields.insert("drained".into(), json!(inventory.drain.drained));
         fields.insert("waiting".into(), json!(inventory.drain.waiting.len()));

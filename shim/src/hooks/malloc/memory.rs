@@ -6,9 +6,10 @@ use cuda_sys::{Context, CuError, CuResult, Device, DevicePtr, Stream};
 use shim_core::blocks::{Found, Owner, SLAB, SMALL};
 use shim_core::calls::CallId;
 use shim_core::gate;
+use shim_core::tally::Kind;
 
 use super::super::refuse;
-use super::waiting;
+use super::{native, waiting};
 use crate::blocks::{Backed, backed, blocks, give_back};
 use crate::captures;
 use crate::driver::real;
@@ -21,7 +22,10 @@ pub(crate) unsafe fn cuMemAlloc_v2(dptr: *mut DevicePtr, bytesize: usize) -> CuR
     let place = if dptr.is_null() || bytesize == 0 { None } else { here() };
     let Some((backed, owner)) = place else {
         // SAFETY: the caller's arguments, unchanged: the driver says what they are worth.
-        return unsafe { real::cuMemAlloc_v2(dptr, bytesize) };
+        unsafe { real::cuMemAlloc_v2(dptr, bytesize) }?;
+        // SAFETY: it succeeded, so the driver has written there.
+        unsafe { native::given(Kind::Malloc, dptr, bytesize) };
+        return Ok(());
     };
     let base = allocate(backed, owner, bytesize)?;
     // SAFETY: not null, and the driver's contract makes it writable.
@@ -47,9 +51,12 @@ pub(crate) unsafe fn cuMemAllocPitch_v2(
     let plain = !dptr.is_null() && !p_pitch.is_null() && matches!(element_size_bytes, 4 | 8 | 16);
     let (Some(pitch), Some(size), true, Some((backed, owner))) = (pitch, size, plain, here()) else {
         // SAFETY: the caller's arguments, unchanged: the driver says what they are worth.
-        return unsafe {
-            real::cuMemAllocPitch_v2(dptr, p_pitch, width_in_bytes, height, element_size_bytes)
-        };
+        unsafe { real::cuMemAllocPitch_v2(dptr, p_pitch, width_in_bytes, height, element_size_bytes) }?;
+        // SAFETY: it succeeded, so the driver has written there.
+        let pitch = unsafe { p_pitch.read() };
+        // SAFETY: as above.
+        unsafe { native::given(Kind::Malloc, dptr, pitch.saturating_mul(height)) };
+        return Ok(());
     };
     let base = allocate(backed, owner, size)?;
     // SAFETY: not null, and the driver's contract makes it writable.
@@ -102,7 +109,7 @@ pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
     let _pass = gate::enter(CallId::cuMemFree_v2);
     match blocks().find(dptr.0) {
         // SAFETY: the caller's argument, unchanged: no memory of ours.
-        Found::Foreign => unsafe { refuse::cuMemFree_v2(dptr) },
+        Found::Foreign => native::taken(dptr.0, || unsafe { refuse::cuMemFree_v2(dptr) }),
         Found::Gap => Err(CuError::INVALID_VALUE),
         Found::Block(block) => free_behind(dptr, || waiting::idle(block.owner.context)),
     }
@@ -115,7 +122,7 @@ pub(crate) unsafe fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) -> CuResu
     let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
     match blocks().find(dptr.0) {
         // SAFETY: the caller's arguments, unchanged: no memory of ours.
-        Found::Foreign => unsafe { real::cuMemFreeAsync(dptr, h_stream) },
+        Found::Foreign => native::taken(dptr.0, || unsafe { real::cuMemFreeAsync(dptr, h_stream) }),
         Found::Gap => Err(CuError::INVALID_VALUE),
         Found::Block(_) => free_behind(dptr, || {
             // SAFETY: the caller's stream.
@@ -131,7 +138,7 @@ pub(crate) unsafe fn cuMemFreeAsync_ptsz(dptr: DevicePtr, h_stream: Stream) -> C
     let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
     match blocks().find(dptr.0) {
         // SAFETY: the caller's arguments, unchanged: no memory of ours.
-        Found::Foreign => unsafe { real::cuMemFreeAsync_ptsz(dptr, h_stream) },
+        Found::Foreign => native::taken(dptr.0, || unsafe { real::cuMemFreeAsync_ptsz(dptr, h_stream) }),
         Found::Gap => Err(CuError::INVALID_VALUE),
         Found::Block(_) => free_behind(dptr, || {
             // SAFETY: the caller's stream.

@@ -24,7 +24,7 @@ use protocol::{Frame, VerbKind};
 
 use crate::client::{Patience, ShimError, Shims};
 use crate::driver::{CheckpointCall, Driver, DriverError, Gpu};
-use crate::freeze::{self, Hold, HoldError, NotFrozen};
+use crate::freeze::{self, Hold, HoldError, NotFrozen, Thawer};
 use crate::pid::{Pid, Target};
 
 /// Orders faults.
@@ -305,6 +305,10 @@ impl Hold for FaultyHold {
 
     fn thaw(&self, targets: &[Target]) -> Result<(), Vec<(Pid, NotFrozen)>> {
         self.around("thaw", targets.iter().map(|target| target.pid), || self.0.thaw(targets))
+    }
+
+    fn thawer(&self) -> Thawer {
+        self.0.thawer()
     }
 
     fn keep(&self) -> Result<(), HoldError> {

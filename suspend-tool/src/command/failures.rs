@@ -221,6 +221,16 @@ fn stages_follow_each_other_on_all_processes() {
 }
 
 #[test]
+fn threads_that_a_restore_waits_for_are_let_go_on() {
+    let world = world();
+    assert_eq!(suspended(&world, &world.context()).exit, Exit::Done);
+    world.inner().processes.get_mut(&102).unwrap().restore_needs_threads = true;
+    let outcome = resumed(&world);
+    assert_eq!(outcome.exit, Exit::Done, "{}", outcome.text());
+    assert_eq!(world.damage(), Vec::<String>::new());
+}
+
+#[test]
 fn a_verb_that_a_killed_command_left_at_work_is_waited_for() {
     let world = world();
     assert_eq!(suspended(&world, &world.context()).exit, Exit::Done);

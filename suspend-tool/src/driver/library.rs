@@ -4,12 +4,14 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 use cuda_sys::{
     CheckpointCheckpointArgs, CheckpointGpuPair, CheckpointLockArgs, CheckpointRestoreArgs,
     CheckpointUnlockArgs, Context, CuError, CuResult, Device, ProcessState, Uuid,
 };
 
+use super::limit::within;
 use super::nvml::Nvml;
 use super::{CheckpointCall, Driver, DriverError, Gpu};
 use crate::pid::Pid;
@@ -100,8 +102,13 @@ calls! {
     restore_thread = c"cuCheckpointProcessGetRestoreThreadId": fn(c_int, *mut c_int);
 }
 
+/// How long the driver may take to begin: it wakes GPUs that sleep.
+const BEGINNING: Duration = Duration::from_secs(120);
+/// How long a question about all GPUs may take; free memory may need a context on each.
+const QUESTION: Duration = Duration::from_secs(60);
+
 /// The driver of this machine.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct LibCuda {
     calls: Calls,
     version: i32,
@@ -124,6 +131,10 @@ macro_rules! ask {
 impl LibCuda {
     /// Loads the driver and initialises it.
     pub fn open() -> Result<Self, DriverError> {
+        within(BEGINNING, "cuInit", Self::begin)
+    }
+
+    fn begin() -> Result<Self, DriverError> {
         let replacement = std::env::var_os(LIBRARY_VARIABLE);
         let name = match &replacement {
             Some(path) => CString::new(path.as_encoded_bytes())
@@ -161,6 +172,37 @@ impl LibCuda {
             ask!(self.device_uuid_v1(&raw mut uuid, device), "cuDeviceGetUuid");
         }
         Ok(uuid)
+    }
+
+    fn gpus_now(&self) -> Result<Vec<Gpu>, DriverError> {
+        (0..self.count()?)
+            .map(|ordinal| {
+                let device = self.device_at(ordinal)?;
+                let mut name = [0_u8; 256];
+                ask!(self.device_name(name.as_mut_ptr().cast(), 256, device), "cuDeviceGetName");
+                let mut total = 0_usize;
+                ask!(self.total_mem(&raw mut total, device), "cuDeviceTotalMem_v2");
+                let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
+                Ok(Gpu {
+                    uuid: self.uuid_of(device)?,
+                    name: name.to_string_lossy().into_owned(),
+                    total: total as u64,
+                })
+            })
+            .collect()
+    }
+
+    fn free_now(&self) -> Result<Vec<u64>, DriverError> {
+        (0..self.count()?)
+            .map(|ordinal| {
+                let device = self.device_at(ordinal)?;
+                let uuid = self.uuid_of(device)?;
+                match self.nvml.as_ref().and_then(|nvml| nvml.free(uuid)) {
+                    Some(free) => Ok(free),
+                    None => self.free_by_context(device),
+                }
+            })
+            .collect()
     }
 
     /// Free bytes of a device by way of a context, where the management library does not know the device.
@@ -223,34 +265,13 @@ impl Driver for LibCuda {
     }
 
     fn gpus(&self) -> Result<Vec<Gpu>, DriverError> {
-        (0..self.count()?)
-            .map(|ordinal| {
-                let device = self.device_at(ordinal)?;
-                let mut name = [0_u8; 256];
-                ask!(self.device_name(name.as_mut_ptr().cast(), 256, device), "cuDeviceGetName");
-                let mut total = 0_usize;
-                ask!(self.total_mem(&raw mut total, device), "cuDeviceTotalMem_v2");
-                let name = CStr::from_bytes_until_nul(&name).unwrap_or_default();
-                Ok(Gpu {
-                    uuid: self.uuid_of(device)?,
-                    name: name.to_string_lossy().into_owned(),
-                    total: total as u64,
-                })
-            })
-            .collect()
+        let driver = *self;
+        within(QUESTION, "cuDeviceGetName", move || driver.gpus_now())
     }
 
     fn free(&self) -> Result<Vec<u64>, DriverError> {
-        (0..self.count()?)
-            .map(|ordinal| {
-                let device = self.device_at(ordinal)?;
-                let uuid = self.uuid_of(device)?;
-                match self.nvml.as_ref().and_then(|nvml| nvml.free(uuid)) {
-                    Some(free) => Ok(free),
-                    None => self.free_by_context(device),
-                }
-            })
-            .collect()
+        let driver = *self;
+        within(QUESTION, "cuMemGetInfo_v2", move || driver.free_now())
     }
 
     fn state(&self, pid: Pid) -> Result<ProcessState, DriverError> {

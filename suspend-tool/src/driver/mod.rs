@@ -4,9 +4,11 @@
 //! [`library`].
 
 pub mod library;
+mod limit;
 mod nvml;
 
 use std::fmt;
+use std::time::Duration;
 
 use cuda_sys::{CheckpointGpuPair, CuError, ProcessState, Uuid};
 
@@ -90,6 +92,14 @@ pub enum DriverError {
         /// The driver's answer.
         error: CuError,
     },
+    /// A call has not come back.
+    #[error("{call} has not come back after {} s: the driver hangs", .limit.as_secs())]
+    Hung {
+        /// The call.
+        call: &'static str,
+        /// How long was waited.
+        limit: Duration,
+    },
     /// Another call failed.
     #[error("{call} answered {error}")]
     Call {
@@ -105,7 +115,7 @@ impl DriverError {
     pub fn code(&self) -> Option<CuError> {
         match self {
             Self::Checkpoint { error, .. } | Self::Call { error, .. } => Some(*error),
-            Self::NoDriver { .. } | Self::TooOld { .. } => None,
+            Self::NoDriver { .. } | Self::TooOld { .. } | Self::Hung { .. } => None,
         }
     }
 }

@@ -83,6 +83,9 @@ pub enum HoldError {
     Silent(#[source] std::io::Error),
 }
 
+/// Lets the threads of processes go on, from any thread of this command.
+pub type Thawer = Box<dyn Fn(&[Target]) + Send>;
+
 /// Who holds threads still for a run of the command, and watches over the run.
 pub trait Hold {
     /// The process that does it, once it watches.
@@ -96,6 +99,9 @@ pub trait Hold {
 
     /// Lets the threads of these processes go on, whichever run of the command had them held.
     fn thaw(&self, targets: &[Target]) -> Result<(), Vec<(Pid, NotFrozen)>>;
+
+    /// The same for another thread, which nobody asks what came of it.
+    fn thawer(&self) -> Thawer;
 
     /// What was done is meant to stay when this command ends.
     fn keep(&self) -> Result<(), HoldError>;

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use serve::serve;
 
-use crate::freeze::{Hold, HoldError, NotFrozen, Order, tracers};
+use crate::freeze::{Hold, HoldError, NotFrozen, Order, Thawer, tracers};
 use crate::pid::{Pid, Target};
 use crate::proc::ProcFs;
 
@@ -122,6 +122,10 @@ impl Hold for Holder {
         tracers::dismiss(&self.proc, targets)
     }
 
+    fn thawer(&self) -> Thawer {
+        thawer(&self.proc)
+    }
+
     fn keep(&self) -> Result<(), HoldError> {
         self.ask(&Request::Keep).map(drop)
     }
@@ -157,11 +161,20 @@ impl Hold for Unwatched {
         tracers::dismiss(&self.0, targets)
     }
 
+    fn thawer(&self) -> Thawer {
+        thawer(&self.0)
+    }
+
     fn keep(&self) -> Result<(), HoldError> {
         Ok(())
     }
 
     fn finish(&self) {}
+}
+
+fn thawer(proc: &ProcFs) -> Thawer {
+    let proc = proc.clone();
+    Box::new(move |targets| drop(tracers::dismiss(&proc, targets)))
 }
 
 fn tell(channel: &OwnedFd, message: &impl Serialize) -> io::Result<()> {

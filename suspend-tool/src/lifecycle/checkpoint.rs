@@ -11,7 +11,7 @@ use std::time::Duration;
 use cuda_sys::{CheckpointGpuPair, ProcessState};
 use protocol::{Allocation, Contents, Inventory, Phase};
 
-use super::freeze::{freeze, thaw};
+use super::freeze::{freeze, relieve, thaw};
 use super::session::{DRIVER_MOVES, GLANCE, Session};
 use super::{Outcome, Step, StepError, Trouble};
 use crate::driver::Driver;
@@ -141,7 +141,9 @@ impl Step for Checkpoint<'_> {
             ProcessState::LOCKED | ProcessState::RUNNING => Ok(()),
             state => Err(given_up_or_astray(target.pid, state, "checkpointed")),
         };
+        let relief = relieve(self.session);
         let restored = undo(self.session, Stage::Restore, DRIVER_MOVES, task);
+        drop(relief);
         // Whatever became of it: a thread that stays frozen helps nobody.
         let thawed = thaw(self.session);
         restored.and(thawed)

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use protocol::InspectRequest;
@@ -76,6 +77,29 @@ fn silent(session: &Session) -> Vec<(Pid, Trouble)> {
     let ask = move |target| Ok(shims.ask::<Inspect>(target, &request, Patience::For(ANSWER))?);
     let asked: Outcome<_> = in_parallel(Stage::Freeze, &session.shimmed(), ANSWER * 2, ask, |_| {}).into();
     asked.failed
+}
+
+/// How long a restore may take before the threads of its process are let go on all the same: it may wait for a lock that
+/// one of them holds. They meet the closed gate.
+const RELIEF: Duration = if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(20) };
+
+/// Lets threads go on while a restore takes too long. Dropped when that is over.
+pub(super) struct Relief {
+    _over: Sender<()>,
+}
+
+/// Watches over the restore that is about to begin.
+pub(super) fn relieve(session: &Session) -> Relief {
+    let (over, is_over) = channel::<()>();
+    let (thaw, targets) = (session.hold.thawer(), session.all());
+    let body = move || {
+        if is_over.recv_timeout(RELIEF) == Err(RecvTimeoutError::Timeout) {
+            thaw(&targets);
+        }
+    };
+    // Without that thread only the limit of the restore itself is left.
+    let _ = std::thread::Builder::new().name("relief".into()).spawn(body);
+    Relief { _over: over }
 }
 
 /// Lets the threads of all processes go on, whoever holds them.

@@ -99,6 +99,14 @@ impl Driver for Simulated {
     }
 
     fn restore(&self, pid: Pid, _pairs: &[CheckpointGpuPair]) -> Result<(), DriverError> {
+        let waits = || {
+            let inner = locked(&self.0);
+            let process = inner.processes.get(&pid.number());
+            process.is_some_and(|process| process.restore_needs_threads && process.frozen)
+        };
+        while waits() {
+            std::thread::yield_now();
+        }
         self.moves(CheckpointCall::Restore, pid, ProcessState::CHECKPOINTED, ProcessState::LOCKED)
     }
 

@@ -8,7 +8,7 @@ use cuda_sys::ProcessState;
 use super::driver::restore_thread_of;
 use super::process::library_thread_of;
 use super::{Fault, Inner, locked};
-use crate::freeze::{Hold, HoldError, NotFrozen, Order};
+use crate::freeze::{Hold, HoldError, NotFrozen, Order, Thawer};
 use crate::pid::{Pid, Target};
 
 pub(super) struct Simulated(pub(super) Arc<Mutex<Inner>>);
@@ -72,6 +72,18 @@ impl Hold for Simulated {
 
     fn thaw(&self, targets: &[Target]) -> Result<(), Failures> {
         self.each("thaw", &targets.iter().map(|target| target.pid).collect::<Vec<_>>(), false)
+    }
+
+    fn thawer(&self) -> Thawer {
+        let inner = Arc::clone(&self.0);
+        Box::new(move |targets| {
+            let mut inner = locked(&inner);
+            for target in targets {
+                if let Some(process) = inner.processes.get_mut(&target.pid.number()) {
+                    process.frozen = false;
+                }
+            }
+        })
     }
 
     fn keep(&self) -> Result<(), HoldError> {

@@ -9,7 +9,7 @@ use protocol::{Phase, ReadFrom};
 
 use super::gpus::read_list;
 use super::set::{after_failure, finished};
-use super::storage::read_from;
+use super::storage::{read_from, stage};
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
 use crate::cli::PlaceArgs;
@@ -84,6 +84,8 @@ pub(super) fn resume_from(
         return Outcome::refused(VERB, findings).about(pids.to_vec());
     }
     let session = context.session(&driver, &seen, Duration::from_secs(30)).reading(from);
+    // What goes wrong with it goes wrong with the load too, which says so.
+    let _ = stage(context, &session, &seen);
     // Only the undos of these steps are used.
     let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
     let errors = undo_all(&mut steps(&session, decide, map.pairs));

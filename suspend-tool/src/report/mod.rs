@@ -33,6 +33,8 @@ pub enum Stage {
     Lock,
     /// The driver saves what it has.
     Checkpoint,
+    /// Starting to read what was saved.
+    Stage,
     /// The driver brings that back.
     Restore,
     /// The driver lets calls through again.
@@ -55,6 +57,7 @@ impl Stage {
             Self::Release => "release",
             Self::Lock => "lock",
             Self::Checkpoint => "checkpoint",
+            Self::Stage => "stage",
             Self::Restore => "restore",
             Self::Unlock => "unlock",
             Self::Load => "load",

@@ -215,6 +215,8 @@ pub struct Transferred {
 pub struct StageRequest {
     /// Where the bytes are.
     pub from: ReadFrom,
+    /// Bounds on what host memory may be used.
+    pub limits: HostLimits,
 }
 
 /// Re-creates own allocations with their bytes.

@@ -185,7 +185,9 @@ fn request() -> impl Strategy<Value = Request> {
                 Request::Release(ReleaseRequest { extent, heir_of, limits: HostLimits { arena_bytes }, to })
             }
         ),
-        read_from().prop_map(|from| Request::Stage(StageRequest { from })),
+        (read_from(), any::<Option<u64>>()).prop_map(|(from, arena_bytes)| {
+            Request::Stage(StageRequest { from, limits: HostLimits { arena_bytes } })
+        }),
         read_from().prop_map(|from| Request::Load(LoadRequest { from })),
         (vec(source, 0..9), any::<u32>(), prop::sample::select(vec![Turn::Join, Turn::Bind, Turn::Map]))
             .prop_map(|(sources, wait_ms, turn)| Request::Remap(RemapRequest { sources, wait_ms, turn })),

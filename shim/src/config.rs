@@ -8,6 +8,7 @@
 //! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | lets GDRCopy be used |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
 //! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 512 by default |
+//! | `NVSNAP_GPUSHARE_STAGE` | MiB, 0 to 1048576 | host memory for chunks read while the driver restores; 4096 by default |
 //! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 8, by default |
 //! | `NVSNAP_GPUSHARE_FILE_FAULTS`, `NVSNAP_GPUSHARE_FILE_TRACE` | for tests | see `transfer/store/places.rs` |
 //!
@@ -52,6 +53,11 @@ const VARIABLES: &[Variable] = &[
         values: "a number of MiB from 64 to 65536",
     },
     Variable {
+        name: b"NVSNAP_GPUSHARE_STAGE",
+        parse: |value| parse_number(value, 0..=1_048_576, &STAGE_MIB),
+        values: "a number of MiB from 0 to 1048576",
+    },
+    Variable {
         name: b"NVSNAP_GPUSHARE_THREADS",
         parse: |value| parse_number(value, 1..=64, &THREADS),
         values: "a number from 1 to 64",
@@ -68,7 +74,10 @@ const VARIABLES: &[Variable] = &[
     },
 ];
 
-/// Numbers that were given; 0 where none was.
+const USUAL_STAGE_MIB: u32 = 4096;
+
+/// Numbers that were given, or what stands for none.
+static STAGE_MIB: AtomicU32 = AtomicU32::new(USUAL_STAGE_MIB);
 static STAGING_MIB: AtomicU32 = AtomicU32::new(0);
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
@@ -126,6 +135,11 @@ pub(crate) fn staging_bytes() -> u64 {
         mib => mib,
     };
     u64::from(mib) << 20
+}
+
+/// How many bytes of host memory may be used for chunks that are read ahead.
+pub(crate) fn stage_bytes() -> u64 {
+    u64::from(STAGE_MIB.load(Ordering::Relaxed)) << 20
 }
 
 /// How many threads are to help with moving bytes, where that was said.

@@ -232,6 +232,15 @@ pub enum Verb {
         #[command(flatten)]
         output: OutputArgs,
     },
+    /// Before or during phase 1 of a resume: start to read what was saved to a chunk store.
+    Stage {
+        #[command(flatten)]
+        processes: PidArgs,
+        #[command(flatten)]
+        places: PlaceArgs,
+        #[command(flatten)]
+        output: OutputArgs,
+    },
     /// Phase 2 of a resume: make the memory again, with its bytes.
     Load {
         #[command(flatten)]
@@ -300,6 +309,7 @@ impl Verb {
             Self::Release { .. } => "release",
             Self::Checkpoint { .. } => "checkpoint",
             Self::Restore { .. } => "restore",
+            Self::Stage { .. } => "stage",
             Self::Load { .. } => "load",
             Self::Remap { .. } => "remap",
             Self::Reopen { .. } => "reopen",
@@ -324,6 +334,7 @@ impl Verb {
             | Self::Release { .. }
             | Self::Checkpoint { .. }
             | Self::Restore { .. }
+            | Self::Stage { .. }
             | Self::Load { .. }
             | Self::Remap { .. }
             | Self::Reopen { .. } => true,
@@ -356,6 +367,7 @@ impl Verb {
             | Self::Release { output, .. }
             | Self::Checkpoint { output, .. }
             | Self::Restore { output, .. }
+            | Self::Stage { output, .. }
             | Self::Load { output, .. }
             | Self::Remap { output, .. }
             | Self::Reopen { output, .. } => Some(output),
@@ -403,6 +415,7 @@ impl Verb {
             | Self::Release { processes, .. }
             | Self::Checkpoint { processes, .. }
             | Self::Restore { processes, .. }
+            | Self::Stage { processes, .. }
             | Self::Load { processes, .. }
             | Self::Remap { processes, .. }
             | Self::Reopen { processes, .. } => Some(processes),
@@ -477,7 +490,7 @@ impl Verb {
         let name = self.name();
         match self {
             Self::Suspend { save, .. } | Self::Release { save, .. } => save.take(before),
-            Self::Resume { places, .. } | Self::Load { places, .. } => {
+            Self::Resume { places, .. } | Self::Stage { places, .. } | Self::Load { places, .. } => {
                 if before.ckpt_dir.is_some() {
                     return Err(unfit("--ckpt-dir", name));
                 }

@@ -200,3 +200,46 @@ fn single_phases_go_to_a_store_and_come_from_it_too() -> Result<()> {
     }
     depot.is_as_it_was()
 }
+
+/// Suspended, with everything read ahead that may be, and then not one good chunk left in the store.
+fn staged(ahead_mib: &str) -> Result<Depot> {
+    let depot = Depot::with(Machine::stand_in()?, |start| start.set("NVSNAP_GPUSHARE_STAGE", ahead_mib))?;
+    depot.suspend()?.done()?;
+    let calls = |depot: &Depot| -> Result<Vec<usize>> {
+        depot.pids().into_iter().map(|pid| Ok(depot.machine.calls(pid)?.len())).collect()
+    };
+    let before = calls(&depot)?;
+    depot.machine.tool().verb("stage", &depot.pids())?.done()?;
+    for worker in &depot.workers {
+        depot.machine.status_until(worker.pid(), |_| {
+            worker.snapshot().is_ok_and(|now| !now.threads.iter().any(|name| name == "nvsnap-stage"))
+        })?;
+    }
+    ensure!(calls(&depot)? == before, "the driver was called while it had the processes checkpointed");
+    depot.are("released")?;
+    for chunk in chunks(&depot.store())?.keys() {
+        flip(chunk)?;
+    }
+    Ok(depot)
+}
+
+#[test]
+fn what_was_staged_while_the_driver_had_the_process_is_loaded_without_the_store() -> Result<()> {
+    let depot = staged("4096")?;
+    let resumed = depot.machine.tool().option("--json").verb("resume", &depot.pids())?.done()?;
+    let summary = resumed.events()?.pop().context("a summary")?;
+    ensure!(summary["seconds"]["stage"].is_number(), "{summary}");
+    depot.is_as_it_was()
+}
+
+#[test]
+fn no_more_is_staged_than_is_allowed() -> Result<()> {
+    let depot = staged("64")?;
+    let refused = depot.resume()?.exits(3)?;
+    ensure!(refused.text().contains("damaged"), "{}", refused.text());
+    for chunk in chunks(&depot.store())?.keys() {
+        flip(chunk)?;
+    }
+    depot.resume()?.done()?;
+    depot.is_as_it_was()
+}

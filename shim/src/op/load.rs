@@ -11,7 +11,7 @@ use super::views::map;
 use super::{Phases, team};
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
-use crate::transfer::store::held;
+use crate::transfer::store::{held, staged};
 use crate::transfer::{self, Loader, Subject, TransferError};
 use crate::world::world;
 
@@ -19,7 +19,9 @@ use crate::world::world;
 pub(crate) fn run(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Failure> {
     // What was saved and never dropped has its bytes still.
     forget_copies();
-    let done = load_all(request, phases).map_err(|trouble| trouble.failure("load", phases.get()))?;
+    let loaded = load_all(request, phases);
+    staged::forget();
+    let done = loaded.map_err(|trouble| trouble.failure("load", phases.get()))?;
     arena::forget();
     held::forget();
     Ok(done)

@@ -29,8 +29,9 @@ pub(crate) fn change(request: &Request, phases: &Phases) -> Result<Reply, Failur
             Extent::Drop => release::run(request, phases),
         }
         .map(Reply::Release),
-        // What was saved lies in host memory of this process, so nothing is to be read ahead.
-        Request::Stage(_) => Ok(Reply::Stage(())),
+        Request::Stage(request) => storage::stage(&request.from, request.limits)
+            .map(Reply::Stage)
+            .map_err(|trouble| trouble.failure("stage", phases.get())),
         Request::Load(request) => load::run(request, phases).map(Reply::Load),
         Request::Remap(request) => remap::run(request, phases).map(Reply::Remap),
         Request::Reopen(request) => reopen::run(request, phases).map(Reply::Reopen),

@@ -97,7 +97,8 @@ pub(super) fn load(
         return Ok(done);
     }
     let chunks = held::chunks();
-    let sources = open(objects, &chunks, from)?;
+    store::staged::stop();
+    let sources = open(&needed(objects, &chunks), from)?;
     let mut views = world().views();
     let (mut subjects, mut wanted) = (Vec::new(), Vec::new());
     for (object, saved) in objects {
@@ -125,35 +126,46 @@ pub(super) fn load(
     Ok(done)
 }
 
-/// Opens the places, has them keep what is needed, and looks whether all of it is there: before memory is made for it.
-fn open(
-    objects: &[(Object, Saved)],
-    chunks: &[chunkstore::Chunk],
-    from: &ReadFrom,
-) -> Result<chunkstore::Sources, Trouble> {
-    let mut sources = store::sources(from).map_err(general)?;
-    let pieces = objects.iter().flat_map(|(_, saved)| saved.pieces());
-    let mut needed: Vec<u32> = pieces
-        .filter_map(|piece| match piece.place {
-            Place::Chunk { index, .. } => Some(index),
+/// Starts to read what a load is going to need, in its order.
+pub(super) fn stage(from: &ReadFrom, limits: HostLimits) -> Result<(), Trouble> {
+    let (stored, _) = split(world().objects());
+    if stored.is_empty() || store::staged::has_begun() {
+        return Ok(());
+    }
+    let needed = needed(&stored, &held::chunks());
+    let sources = open(&needed, from)?;
+    store::staged::begin(sources, &needed, store::ahead(limits.arena_bytes)).map_err(general)
+}
+
+/// The chunks of some objects, in the order in which a load reads them.
+fn needed(objects: &[(Object, Saved)], chunks: &[chunkstore::Chunk]) -> Vec<chunkstore::Chunk> {
+    let mut places = Vec::new();
+    for (object, saved) in objects {
+        let group = group(object.what.prop.location);
+        places.extend(saved.pieces().iter().filter_map(|piece| match piece.place {
+            Place::Chunk { index, .. } => Some((group, index)),
             Place::Zero | Place::Host(_) => None,
-        })
-        .collect();
-    needed.sort_unstable();
-    needed.dedup();
-    let at = |index: &u32| usize::try_from(*index).ok().and_then(|index| chunks.get(index)).copied();
-    let needed: Vec<chunkstore::Chunk> = needed.iter().filter_map(at).collect();
-    for refused in sources.hold(&needed) {
+        }));
+    }
+    places.sort_unstable();
+    places.dedup();
+    let at = |(_, index): &(usize, u32)| chunks.get(usize::try_from(*index).ok()?).copied();
+    places.iter().filter_map(at).collect()
+}
+
+/// Opens the places, has them keep what is needed, and looks whether all of it is there: before memory is made for it.
+fn open(needed: &[chunkstore::Chunk], from: &ReadFrom) -> Result<chunkstore::Sources, Trouble> {
+    let mut sources = store::sources(from).map_err(general)?;
+    for refused in sources.hold(needed) {
         log!("{refused}: chunks are read without protection from a collector");
     }
-    let missing = sources.missing(&needed);
+    let missing = sources.missing(needed);
     let Some(first) = missing.first() else { return Ok(sources) };
-    let places: Vec<String> =
-        sources.stores().map(|store| store.path_of(&first.digest).display().to_string()).collect();
+    let places = sources.stores().map(|store| store.path_of(&first.digest).display().to_string());
     let text = format!(
         "{} chunk(s) cannot be had; the first is missing as {}; put it back into the store, then repeat the command",
         missing.len(),
-        places.join(" and as ")
+        places.collect::<Vec<_>>().join(" and as ")
     );
     Err(general(TransferError::Storage { text, errno: None }))
 }

@@ -15,7 +15,7 @@ const MOST: usize = 16;
 const STACK: usize = 256 << 10;
 
 /// How many threads help: what the environment says, else one per processor that this process may use.
-fn strength() -> usize {
+pub(super) fn strength() -> usize {
     if let Some(count) = crate::config::threads() {
         return count;
     }

@@ -134,6 +134,9 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Verb::Restore { processes, map, .. } => with_pids(&context, name, &processes, |pids| {
             phases::restore(&context, pids, map.gpu_map.as_deref())
         }),
+        Verb::Stage { processes, places, .. } => {
+            with_pids(&context, name, &processes, |pids| phases::stage(&context, pids, &places))
+        }
         Verb::Load { processes, places, .. } => {
             with_pids(&context, name, &processes, |pids| phases::load(&context, pids, &places))
         }

@@ -151,6 +151,20 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
     set.finish(verb, restored.and(unlocked))
 }
 
+pub(super) fn stage(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {
+    let verb = Stage::Stage.name();
+    let mut set = match open(context, verb, pids, WAIT) {
+        Ok(set) => set,
+        Err(outcome) => return *outcome,
+    };
+    match read_from(places, &set.seen) {
+        Ok(from) => set.session.from = from,
+        Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
+    }
+    let staged = super::storage::stage(context, &set.session, &set.seen);
+    set.finish(verb, staged)
+}
+
 pub(super) fn load(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {
     let verb = Stage::Load.name();
     let mut set = match open(context, verb, pids, WAIT) {

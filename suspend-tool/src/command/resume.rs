@@ -10,7 +10,7 @@ use protocol::{Phase, ReadFrom};
 use super::gpus::{parse_uuid, read_list};
 use super::set::{after_failure, finished};
 use super::stopped::Stopped;
-use super::storage::read_from;
+use super::storage::{read_from, stage};
 use super::{Context, Exit, Outcome};
 use crate::check::{Before, Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
 use crate::cli::PlaceArgs;
@@ -92,6 +92,8 @@ pub(super) fn resume_from(
     if let Err(error) = context.hold.watch(std::env::args_os().skip(1).collect()) {
         return Outcome::failed(VERB, &error);
     }
+    // What goes wrong with it goes wrong with the load too, which says so.
+    let _ = stage(context, &session, &seen);
     // Only the undos of these steps are used.
     let decide = Box::new(|| Ok::<Orders, StepError>(Orders::default()));
     let errors = undo_all(&mut steps(&session, decide, map.pairs));

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
+use protocol::{PathBytes, ReadFrom};
+
 use super::{Context, Exit, Outcome};
 use crate::check::Finding;
 use crate::lifecycle::{Session, StepError};
@@ -62,6 +64,15 @@ pub(super) fn resume_command(pids: impl IntoIterator<Item = Pid>) -> String {
     format!("nvsnap-gpu-suspend resume {}", listed(pids))
 }
 
+/// The options that name what is read, for a command to be repeated in a shell.
+fn places(from: &ReadFrom) -> String {
+    let option = |name: &str, path: &Option<PathBytes>| {
+        let path = String::from_utf8_lossy(&path.as_ref()?.0).replace('\'', r"'\''");
+        Some(format!(" {name} '{path}'"))
+    };
+    [option("--store", &from.store), option("--cache", &from.cache)].into_iter().flatten().collect()
+}
+
 /// What came of it when something went wrong: whether everything runs, is looked up and not concluded.
 pub(super) fn after_failure(
     verb: &'static str,
@@ -81,7 +92,8 @@ pub(super) fn after_failure(
     let exit = if aftermath.left.is_empty() { Exit::Failed } else { Exit::Unfinished };
     let next = (exit == Exit::Unfinished).then(|| {
         let living = session.all().into_iter().map(|target| target.pid);
-        resume_command(living.filter(|pid| !aftermath.ended.contains(pid)))
+        let command = resume_command(living.filter(|pid| !aftermath.ended.contains(pid)));
+        command + &places(&session.from)
     });
     if exit == Exit::Failed && cause.is_some() {
         sentence.push_str("; everything was undone, and all processes run as before");
@@ -100,4 +112,17 @@ pub(super) fn finished(
     let tally: (_, Duration) = (session.tally(), begun.elapsed());
     let pids = session.all().into_iter().map(|target| target.pid);
     Outcome { tally: Some(tally), ..Outcome::new(verb, exit, sentence) }.about(pids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_command_to_be_repeated_are_quoted() {
+        let path = |text: &str| Some(PathBytes(text.into()));
+        assert_eq!(places(&ReadFrom::default()), "");
+        let from = ReadFrom { store: path("/a b"), cache: path("/it's") };
+        assert_eq!(places(&from), r" --store '/a b' --cache '/it'\''s'");
+    }
 }

@@ -3,17 +3,21 @@
 //! Files are opened by the processes themselves, as their users and in their mount namespaces. So paths are made
 //! absolute here, and what the processes will not be able to open is found as far as it can be seen from outside.
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use chunkstore::{Kind, Store, Threads, cache_prefetch};
-use protocol::{PathBytes, ReadFrom, SaveTo};
+use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
+use super::Context;
 use super::chunks::Meter;
-use crate::check::{Finding, Seen};
+use crate::check::{Finding, Seen, host_limits};
 use crate::cli::{PlaceArgs, SaveArgs, ThreadArgs};
+use crate::lifecycle::{Orders, Release, Session, StepError};
+use crate::pid::Pid;
 use crate::report::{Reporter, chain};
 
 /// Where memory is saved to.
@@ -77,6 +81,30 @@ pub(super) fn read_from(places: &PlaceArgs, seen: &[Seen]) -> Result<ReadFrom, V
     match (open(&places.store, Kind::Store), open(&places.cache, Kind::Cache)) {
         (Ok(store), Ok(cache)) => Ok(ReadFrom { store, cache }),
         (store, cache) => Err(store.err().into_iter().chain(cache.err()).collect()),
+    }
+}
+
+/// Has suspended processes start to read what they have saved to a store, as far as host memory has room.
+pub(super) fn stage(context: &Context, session: &Session, seen: &[Seen]) -> Result<(), StepError> {
+    /// More than this is not worth having ahead: the driver's restore takes less than a second, or moves bytes itself.
+    const MOST: u64 = 8 << 30;
+    let in_chunks = |inventory: &Inventory| {
+        let allocations = inventory.allocations.iter();
+        let stored = allocations.filter(|allocation| allocation.contents == Contents::Chunks);
+        stored.map(|allocation| allocation.size).fold(0, u64::saturating_add).min(MOST)
+    };
+    let needs = seen.iter().filter_map(|seen| Some((seen.target.pid, in_chunks(seen.inventory()?))));
+    let needs: BTreeMap<Pid, u64> = needs.filter(|(_, bytes)| *bytes > 0).collect();
+    match host_limits(&context.machine.proc, &needs) {
+        Ok(limits) if !needs.is_empty() => {
+            // Reading needs the allocator, whose lock a thread that is held still may have.
+            if session.hold.thaw(&session.all()).is_err() {
+                return Ok(());
+            }
+            Release::new(session, Box::new(|| Ok(Orders::default()))).stage(limits)
+        }
+        // Where memory is short, the load reads everything itself.
+        _ => Ok(()),
     }
 }
 

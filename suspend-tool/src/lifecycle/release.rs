@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::verbs::{Load, Release as ReleaseVerb, Remap};
+use protocol::verbs::{Load, Release as ReleaseVerb, Remap, Stage as StageVerb};
 use protocol::{
-    AllocationId, Extent, HostLimits, LoadRequest, Phase, ReleaseRequest, RemapRequest, SaveTo, Transferred,
-    Turn,
+    AllocationId, Contents, Extent, HostLimits, Inventory, LoadRequest, Phase, ReleaseRequest, RemapRequest,
+    SaveTo, StageRequest, Transferred, Turn,
 };
 
 use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
@@ -103,6 +103,33 @@ impl<'s> Release<'s> {
             self.session.leave_out(failures.iter().map(|(pid, _)| *pid).chain(without.copied()));
         }
         result
+    }
+
+    /// Has released processes start to read what they have saved to a store. The driver may still have them checkpointed.
+    /// What is not read by then is read by the load, so a process that fails costs time and nothing else.
+    pub fn stage(&self, limits: BTreeMap<Pid, HostLimits>) -> Result<(), StepError> {
+        let seen = self.session.inspect(&self.session.unstuck(self.session.shimmed()), true).done;
+        let stored = |inventory: &Inventory| {
+            let mut allocations = inventory.allocations.iter();
+            inventory.phase == Phase::Released
+                && allocations.any(|allocation| allocation.contents == Contents::Chunks)
+        };
+        let pids: BTreeSet<Pid> =
+            seen.iter().filter(|(_, inventory)| stored(inventory)).map(|(pid, _)| *pid).collect();
+        let targets: Vec<Target> =
+            self.session.shimmed().into_iter().filter(|target| pids.contains(&target.pid)).collect();
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let shims = Arc::clone(&self.session.shims);
+        let from = self.session.from.clone();
+        let task = move |target: Target| {
+            let limits = limits.get(&target.pid).copied().unwrap_or_default();
+            let request = StageRequest { from: from.clone(), limits };
+            Ok(shims.ask::<StageVerb>(target, &request, Patience::WhileMoving(STANDSTILL))?)
+        };
+        let failed = self.session.stage(Stage::Stage, &targets, OWN_BOUND, |()| None, task).failed;
+        StepError::unless_empty(Stage::Stage, failed)
     }
 
     /// Makes the memory of released processes again, with its bytes.

@@ -35,6 +35,8 @@ pub enum Stage {
     Checkpoint,
     /// Holding the processor threads still.
     Freeze,
+    /// Starting to read what was saved.
+    Stage,
     /// The driver brings that back.
     Restore,
     /// Letting the processor threads go on.
@@ -60,6 +62,7 @@ impl Stage {
             Self::Lock => "lock",
             Self::Checkpoint => "checkpoint",
             Self::Freeze => "freeze",
+            Self::Stage => "stage",
             Self::Restore => "restore",
             Self::Thaw => "thaw",
             Self::Unlock => "unlock",

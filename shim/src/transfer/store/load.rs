@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   lead:  hand buffers out, start the copies of what is read, wait for the oldest
-//!   crew:  read a chunk, from the cache or else from the store, and check it
+//!   crew:  take a chunk that was staged, or read it from the cache or else from the store, and check it
 //! ```
 //!
 //! A chunk is read once for all objects of a device that have parts in it.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use chunkstore::{Chunk, Sources, Verify};
+use chunkstore::{Chunk, Sources};
 use shim_core::world::{Place, Saved};
 
 use super::staging::{Bench, Staging};
 use super::ways::{self, Way, Ways};
-use super::{broken, width};
+use super::{fetch, staged, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
 use crate::transfer::queue::Queue;
@@ -323,12 +323,10 @@ impl Desk<'_> {
             if let Some(errand) = self.errands.get(parcel.errand) {
                 let object = errand.parts.first().map_or(0, |part| part.object);
                 self.trouble.unless(object, || {
-                    let fetched = self.sources.fetch(&errand.chunk, &mut parcel.staging.memory, Verify::Here);
-                    let fetched = fetched.map_err(|error| broken(&error))?;
-                    for error in fetched.failed {
-                        log!("{error}; another copy is used");
+                    if staged::take(&errand.chunk, &mut parcel.staging.memory) {
+                        return Ok(());
                     }
-                    Ok(())
+                    fetch(self.sources, &errand.chunk, &mut parcel.staging.memory)
                 });
             }
             self.ready.push(parcel);

@@ -10,11 +10,14 @@ mod layout;
 mod load;
 mod places;
 mod save;
+pub(crate) mod staged;
 mod staging;
 mod ways;
 
 use std::error::Error;
 use std::io;
+
+use chunkstore::{Chunk, Sources, Verify};
 
 use super::TransferError;
 use crate::config;
@@ -39,11 +42,25 @@ pub(crate) fn broken(error: &dyn Error) -> TransferError {
     TransferError::Storage { text, errno }
 }
 
+/// Reads a chunk and checks it. A bad copy that was passed over is named in the log.
+fn fetch(sources: &Sources, chunk: &Chunk, into: &mut [u8]) -> Result<(), TransferError> {
+    let fetched = sources.fetch(chunk, into, Verify::Here).map_err(|error| broken(&error))?;
+    for error in fetched.failed {
+        log!("{error}; another copy is used");
+    }
+    Ok(())
+}
+
 /// How many chunks may wait in host memory at once, if that may take `limit` bytes.
 pub(crate) fn buffers(limit: Option<u64>) -> usize {
     let chunk = u64::from(chunkstore::CHUNK_BYTES);
     let most = config::staging_bytes().min(limit.unwrap_or(u64::MAX)) / chunk;
     usize::try_from(most).unwrap_or(usize::MAX).max(1)
+}
+
+/// How many bytes may be read ahead, if host memory has room for `limit` bytes: a load needs some of it itself.
+pub(crate) fn ahead(limit: Option<u64>) -> u64 {
+    config::stage_bytes().min(limit.map_or(u64::MAX, |limit| limit / 2))
 }
 
 /// A length or place in a chunk.

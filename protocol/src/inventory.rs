@@ -203,4 +203,6 @@ pub enum BlockerKind {
     Graphics,
     /// A call that allocates or shares was obtained in an ABI the shim does not know.
     UnknownAbi,
+    /// Memory that can be shared over a fabric.
+    Fabric,
 }

@@ -508,6 +508,7 @@ macro_rules! for_each_call {
             pass gate fn cuStreamIsCapturing(h_stream: Stream, capture_status: *mut c_uint);
             pass gate fn cuStreamIsCapturing_ptsz(h_stream: Stream, capture_status: *mut c_uint);
             pass gate fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
+            pass fabric fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, dev: Device);
             pass entry fn cuGetProcAddress(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: c_int, flags: u64);
             pass entry fn cuGetProcAddress_v2(symbol: *const c_char, pfn: *mut *mut c_void, cuda_version: c_int, flags: u64, symbol_status: *mut c_uint);
         }
@@ -526,7 +527,7 @@ pub const PASS: &[&str] = &[
     "cuCtxGetLimit", "cuCtxGetSharedMemConfig", "cuCtxGetStreamPriorityRange", "cuCtxSetCacheConfig",
     "cuCtxSetSharedMemConfig", "cuDevResourceGenerateDesc", "cuDevSmResourceSplit",
     "cuDevSmResourceSplitByCount", "cuDeviceCanAccessPeer", "cuDeviceComputeCapability", "cuDeviceGet",
-    "cuDeviceGetAttribute", "cuDeviceGetByPCIBusId", "cuDeviceGetCount", "cuDeviceGetDevResource",
+    "cuDeviceGetByPCIBusId", "cuDeviceGetCount", "cuDeviceGetDevResource",
     "cuDeviceGetExecAffinitySupport", "cuDeviceGetHostAtomicCapabilities", "cuDeviceGetLuid",
     "cuDeviceGetNvSciSyncAttributes", "cuDeviceGetP2PAtomicCapabilities", "cuDeviceGetP2PAttribute",
     "cuDeviceGetPCIBusId", "cuDeviceGetProperties", "cuDeviceGetTexture1DLinearMaxWidth",

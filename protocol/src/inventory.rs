@@ -209,4 +209,6 @@ pub enum BlockerKind {
     BoundPast,
     /// Drivers, of which more than one is loaded.
     SecondDriver,
+    /// Memory that can be shared over a fabric.
+    Fabric,
 }

@@ -167,7 +167,6 @@ impl Path {
 }
 
 /// Whether fabric handles are let through.
-#[allow(dead_code, reason = "for the hooks of the families")]
 pub(crate) fn fabric() -> bool {
     has(FABRIC)
 }
@@ -179,7 +178,6 @@ pub(crate) fn gdrcopy() -> bool {
 }
 
 /// Whether the driver's own descriptors are handed out.
-#[allow(dead_code, reason = "for the hooks of the families")]
 pub(crate) fn raw_fd() -> bool {
     has(RAW_FD)
 }

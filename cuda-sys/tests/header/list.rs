@@ -52,7 +52,8 @@ arguments! {
     pointer: Context Stream Event Module Function Library Kernel Graph GraphNode GraphExec Array MipmappedArray
         MemPool LinkState ExternalMemory ExternalSemaphore GraphicsResource GreenContext DevResourceDesc UserObject
         HostFn StreamCallback BlockSizeToDynamicMemory;
-    integer: c_int c_uint u8 u16 u64 usize Device DevicePtr DevicePtrV1 MemHandle HandleType;
+    integer: c_int c_uint u8 u16 u64 usize Device DevicePtr DevicePtrV1 MemHandle HandleType
+        DeviceAttribute;
     structure: MemLocation IpcMemHandle IpcEventHandle;
 }
 

@@ -63,7 +63,6 @@ macro_rules! asked {
 asked! {
     fn cuDriverGetVersion(version: *mut c_int);
     fn cuDeviceGetCount(count: *mut c_int);
-    fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: Device);
     fn cuDeviceCanAccessPeer(can: *mut c_int, device: Device, peer: Device);
     fn cuDeviceGetUuid(uuid: *mut Uuid, device: Device);
     fn cuDeviceGetUuid_v2(uuid: *mut Uuid, device: Device);

@@ -8,6 +8,7 @@ pub(crate) mod capture;
 pub(crate) mod completion;
 pub(crate) mod context;
 pub(crate) mod entry;
+pub(crate) mod fabric;
 pub(crate) mod gate;
 pub(crate) mod ipc;
 pub(crate) mod malloc;

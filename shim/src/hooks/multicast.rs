@@ -14,6 +14,7 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Binding, Description, Key, Multicast, Origin};
 
+use super::fabric;
 use super::vmm::name;
 use crate::blocks::blocks;
 use crate::driver::real;
@@ -31,6 +32,8 @@ pub(crate) unsafe fn cuMulticastCreate(
         // SAFETY: the caller's arguments, unchanged: the driver decides what a null pointer is worth.
         return unsafe { real::cuMulticastCreate(mc_handle, prop) };
     }
+    // SAFETY: not null, and the driver's contract makes it readable.
+    fabric::permitted(types(unsafe { prop.read() }.handle_types))?;
     let (id, secret) = name()?;
     let mut made = MemHandle::NONE;
     // SAFETY: `made` is writable; the rest is the caller's, unchanged.
@@ -42,10 +45,7 @@ pub(crate) unsafe fn cuMulticastCreate(
         secret,
         size: wide(size),
         // It is on no device, and all that it can be asked for is how it may be exported.
-        prop: AllocationProp {
-            requested_handle_types: HandleType(u32::try_from(handle_types).unwrap_or(u32::MAX)),
-            ..AllocationProp::default()
-        },
+        prop: AllocationProp { requested_handle_types: types(handle_types), ..AllocationProp::default() },
         origin: Origin::Created,
         multicast: Some(Multicast { devices: num_devices, handle_types, flags }),
     };
@@ -213,6 +213,11 @@ pub(crate) unsafe fn cuMulticastUnbind(
         world().unbound(object, dev.0, wide(mc_offset), wide(size)).into_iter().for_each(let_go);
     }
     Ok(())
+}
+
+/// The set as memory has it.
+fn types(set: u64) -> HandleType {
+    HandleType(u32::try_from(set).unwrap_or(u32::MAX))
 }
 
 fn wide(size: usize) -> u64 {

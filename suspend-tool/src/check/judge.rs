@@ -230,6 +230,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "raw handle(s) that were handed out",
             "unset NVSNAP_GPUSHARE_RAW_FD, and switch dma-buf or fabric handles off in the program",
         ),
+        BlockerKind::Fabric => (
+            "fabric",
+            "allocation(s) that can be shared over a fabric",
+            "unset NVSNAP_GPUSHARE_FABRIC on all ranks: an engine within one node then uses descriptors",
+        ),
         BlockerKind::SparseMapping => ("sparse", "sparse array mapping(s)", "free them before the suspend"),
         BlockerKind::ExternalMemory => {
             ("external-memory", "allocation(s) of a graphics API", "free them before the suspend")

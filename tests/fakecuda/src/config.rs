@@ -7,6 +7,7 @@
 //! | `FAKECUDA_MEMORY` | bytes per device | 8 GiB |
 //! | `FAKECUDA_VERSION` | driver version, as `cuDriverGetVersion` reports it | 13010 |
 //! | `FAKECUDA_WITHOUT` | functions an old driver lacks: names, or families (`checkpoint`, `multicast`, `vmm`, `ipc`, `pools`, `graphs`). The resolver does not know them, and called as symbols they are NOT_SUPPORTED | none |
+//! | `FAKECUDA_FABRIC` | `1`: the machine has a channel for fabric handles | it has none |
 //! | `FAKECUDA_MULTICAST` | `1`: the devices have multicast | they do not |
 //! | `FAKECUDA_QUEUE` | work items a stream holds before a launch blocks | 1024 |
 //! | `FAKECUDA_LOG` | prefix of the call log; the pid is appended | no log |
@@ -44,6 +45,7 @@ pub(crate) struct Config {
     pub(crate) visible: Option<String>,
     pub(crate) fork_anew: bool,
     pub(crate) multicast: bool,
+    pub(crate) fabric: bool,
 }
 
 fn number<T: FromStr>(name: &str, default: T) -> T {
@@ -93,6 +95,7 @@ impl Config {
             index: std::env::var("FAKECUDA_INDEX").ok().and_then(|text| text.trim().parse().ok()),
             visible: std::env::var("CUDA_VISIBLE_DEVICES").ok(),
             multicast: std::env::var("FAKECUDA_MULTICAST").is_ok_and(|how| how == "1"),
+            fabric: std::env::var("FAKECUDA_FABRIC").is_ok_and(|how| how == "1"),
             fork_anew: std::env::var("FAKECUDA_FORK").is_ok_and(|how| how == "anew"),
         }
     }

@@ -28,7 +28,6 @@ macro_rules! for_each_pass {
             pass pass fn cuDeviceCanAccessPeer(can_access_peer: *mut c_int, dev: Device, peer_dev: Device);
             pass pass fn cuDeviceComputeCapability(major: *mut c_int, minor: *mut c_int, dev: Device);
             pass pass fn cuDeviceGet(device: *mut Device, ordinal: c_int);
-            pass pass fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, dev: Device);
             pass pass fn cuDeviceGetByPCIBusId(dev: *mut Device, pci_bus_id: *const c_char);
             pass pass fn cuDeviceGetCount(count: *mut c_int);
             pass pass fn cuDeviceGetDevResource();

@@ -12,7 +12,6 @@ functions! {
     pass plain fn cuDriverGetVersion(version: *mut c_int);
     pass plain fn cuDeviceGetCount(count: *mut c_int);
     pass plain fn cuDeviceGet(device: *mut Device, ordinal: c_int);
-    pass plain fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, device: Device);
     pass plain fn cuDeviceCanAccessPeer(can: *mut c_int, device: Device, peer: Device);
     pass plain fn cuMemGetAllocationGranularity(size: *mut usize, prop: *const AllocationProp, flags: GranularityFlags);
     pass plain fn cuCheckpointProcessLock(pid: c_int, args: *mut CheckpointLockArgs);

@@ -105,7 +105,7 @@ fn managed(session: &Session, words: &mut Words<'_>) -> Answer {
     Ok(String::new())
 }
 
-/// `pool fd|private`: a memory pool of device 0. It stays to the end.
+/// `pool fd|fabric|private`: a memory pool of device 0. It stays to the end.
 fn pool(_session: &Session, words: &mut Words<'_>) -> Answer {
     /// `CUmemPoolProps`
     #[repr(C)]
@@ -118,7 +118,11 @@ fn pool(_session: &Session, words: &mut Words<'_>) -> Answer {
         usage: u16,
         reserved: [u8; 54],
     }
-    let handle_types = if words.word()? == "fd" { HandleType::POSIX_FD } else { HandleType::NONE };
+    let handle_types = match words.word()? {
+        "fd" => HandleType::POSIX_FD,
+        "fabric" => HandleType::FABRIC,
+        _ => HandleType::NONE,
+    };
     let properties = Properties {
         allocation: AllocationType::PINNED,
         handle_types,

@@ -17,11 +17,11 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
     })
 }
 
-/// `team T SIZE DEVICES`: a new object that can be exported as a descriptor.
+/// `team T SIZE DEVICES [fabric]`: a new object that can be exported as a descriptor, or over a fabric.
 fn team(session: &Session, words: &mut Words<'_>) -> Answer {
     let (name, size, num_devices) = (words.word()?, words.size()?, words.parse()?);
-    let prop =
-        MulticastObjectProp { num_devices, size, handle_types: HandleType::POSIX_FD.0.into(), flags: 0 };
+    let types = if words.next().is_some() { HandleType::FABRIC } else { HandleType::POSIX_FD };
+    let prop = MulticastObjectProp { num_devices, size, handle_types: types.0.into(), flags: 0 };
     let mut handle = MemHandle::NONE;
     // SAFETY: a place for the handle, and properties that live through the call.
     unsafe { driver::cuMulticastCreate(&raw mut handle, &raw const prop) }?;

@@ -1,5 +1,6 @@
 //! What `inspect` tells of the tables.
 
+use cuda_sys::HandleType;
 use protocol::{Blocker, BlockerKind};
 
 use super::World;
@@ -49,7 +50,10 @@ impl<A: Attachment> World<A> {
         let multicast = count(BlockerKind::Multicast, &|allocation| {
             allocation.what.multicast.is_some() && (!rejoins || allocation.bound_for_good)
         });
-        foreign.into_iter().chain(raw).chain(multicast).collect()
+        let fabric = count(BlockerKind::Fabric, &|allocation| {
+            allocation.what.prop.requested_handle_types.0 & HandleType::FABRIC.0 != 0
+        });
+        [foreign, raw, multicast, fabric].into_iter().flatten().collect()
     }
 }
 

@@ -8,6 +8,7 @@ use shim_core::blockers::Entry;
 use shim_core::calls::CallId;
 use shim_core::gate;
 
+use super::super::fabric;
 use super::{address, settle, table};
 use crate::driver::real;
 
@@ -15,6 +16,11 @@ use crate::driver::real;
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuMemPoolCreate(pool: *mut MemPool, pool_props: *const c_void) -> CuResult {
     let _pass = gate::enter(CallId::cuMemPoolCreate);
+    if !pool_props.is_null() {
+        // SAFETY: not null, and the driver's contract makes it readable.
+        let props = unsafe { pool_props.cast::<MemPoolProps>().read_unaligned() };
+        fabric::permitted(props.handle_types)?;
+    }
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuMemPoolCreate(pool, pool_props) }?;
     // SAFETY: it succeeded, so the driver has written there.
@@ -81,6 +87,7 @@ pub(crate) unsafe fn cuMemPoolImportFromShareableHandle(
     flags: u64,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuMemPoolImportFromShareableHandle);
+    fabric::permitted(handle_type)?;
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuMemPoolImportFromShareableHandle(pool_out, handle, handle_type, flags) }?;
     // SAFETY: it succeeded, so the driver has written there.

@@ -9,6 +9,7 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Description, NotHere, Origin, Release};
 
+use super::super::fabric;
 use crate::blocks::blocks;
 use crate::driver::real;
 use crate::world::{self, real_handle, world};
@@ -29,6 +30,8 @@ pub(crate) unsafe fn cuMemCreate(
         // SAFETY: the caller's arguments, unchanged: the driver decides what a null pointer is worth.
         return unsafe { real::cuMemCreate(handle, size, prop, flags) };
     }
+    // SAFETY: not null, and the driver's contract makes it readable.
+    fabric::permitted(unsafe { prop.read() }.requested_handle_types)?;
     let (id, secret) = name()?;
     let mut made = MemHandle::NONE;
     // SAFETY: `made` is writable; the rest is the caller's, unchanged.

@@ -10,6 +10,7 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 use shim_core::world::{Description, Origin, Pin};
 
+use super::super::fabric;
 use super::memory::name;
 use crate::config;
 use crate::driver::real;
@@ -115,6 +116,7 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
         // SAFETY: the caller's arguments, unchanged: the driver decides what a null pointer is worth.
         return unsafe { real::cuMemImportFromShareableHandle(handle, os_handle, sh_handle_type) };
     }
+    fabric::permitted(sh_handle_type)?;
     let claim = match c_int::try_from(os_handle.addr()) {
         Ok(descriptor) if sh_handle_type == HandleType::POSIX_FD => ticket::read(descriptor),
         _ => None,

@@ -82,7 +82,6 @@ mod all {
         pass pass fn cuCheckpointProcessRestore(pid: c_int, args: *mut CheckpointRestoreArgs);
         pass pass fn cuCheckpointProcessUnlock(pid: c_int, args: *mut CheckpointUnlockArgs);
         pass pass fn cuDeviceGet(device: *mut Device, ordinal: c_int);
-        pass pass fn cuDeviceGetAttribute(value: *mut c_int, attribute: DeviceAttribute, dev: Device);
         pass pass fn cuDeviceGetCount(count: *mut c_int);
         pass pass fn cuDeviceGetUuid(uuid: *mut Uuid, dev: Device);
         pass pass fn cuDeviceTotalMem_v2(bytes: *mut usize, dev: Device);

@@ -11,6 +11,7 @@ use cuda_sys::{
 
 use super::{Object, named, place};
 use crate::args;
+use crate::config::config;
 use crate::driver::{Driver, driver};
 use crate::memory::GRANULE;
 use crate::memory::physical::{Physical, Place};
@@ -26,8 +27,9 @@ fn check_prop(driver: &Driver, mut prop: AllocationProp) -> CuResult<(Place, All
         return Err(CuError::INVALID_VALUE);
     }
     let place = place(driver, prop.location)?;
-    // The device reports fabric handles as supported, but the machine has no channel for them.
-    if types & HandleType::FABRIC.0 != 0 {
+    // The device reports fabric handles as supported, but the machine has no channel for them (as measured), unless it is
+    // told to have one.
+    if types & HandleType::FABRIC.0 != 0 && !config().fabric {
         return Err(CuError::NOT_PERMITTED);
     }
     if prop.location.kind == LocationType::HOST {
@@ -36,7 +38,7 @@ fn check_prop(driver: &Driver, mut prop: AllocationProp) -> CuResult<(Place, All
         }
         prop.location = MemLocation { kind: LocationType::HOST_NUMA, id: 0 };
     }
-    prop.requested_handle_types = HandleType(types & HandleType::POSIX_FD.0);
+    prop.requested_handle_types = HandleType(types & (HandleType::POSIX_FD.0 | HandleType::FABRIC.0));
     Ok((place, prop))
 }
 

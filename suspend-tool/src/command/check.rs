@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
+use super::resume::on_which_gpus;
+use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome};
-use crate::check::{Seen, cannot_freeze, judge};
+use crate::check::{Finding, Seen, cannot_freeze, judge};
 use crate::pid::Pid;
 use crate::report::bytes;
+use crate::state::Record;
 
 /// Tells whether a suspend of these processes would succeed, and what is in the way.
 pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
@@ -14,6 +17,9 @@ pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
     let mut verdict = judge(&context.machine, &survey, criu);
     if context.freezes {
         verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
+    }
+    if are_suspended(&survey.seen) {
+        verdict.findings.extend(cannot_come_back(context, &survey.seen, pids));
     }
     let blocked = verdict.findings.iter().filter(|finding| finding.blocks()).count();
     let taking_part: Vec<Pid> =
@@ -32,4 +38,12 @@ pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
     let exit = if blocked > 0 { Exit::Refused } else { Exit::Done };
     Outcome { findings: verdict.findings, ..Outcome::new("check", exit, sentence) }
         .about(survey.seen.iter().filter(|seen: &&Seen| seen.takes_part()).map(|seen| seen.target.pid))
+}
+
+/// What would be in the way of a resume of processes that are suspended.
+fn cannot_come_back(context: &Context, seen: &[Seen], pids: &[Pid]) -> Vec<Finding> {
+    let Ok(driver) = &context.machine.driver else { return Vec::new() };
+    let boot = context.machine.proc.boot_id().unwrap_or_default();
+    let records = context.state().and_then(|state| Record::of(&state, &boot, pids)).unwrap_or_default();
+    on_which_gpus(&**driver, seen, &records, None, pids).err().unwrap_or_default()
 }

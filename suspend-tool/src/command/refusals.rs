@@ -120,7 +120,10 @@ fn what_is_suspended_is_suspended_already_and_what_runs_runs_already() {
 fn a_resume_without_room_on_the_gpu_is_refused_before_the_driver_is_asked() {
     let world = pair();
     assert_eq!(suspend(&world.context(), &world.pids(), Duration::from_secs(5)).exit, Exit::Done);
+    let could = |world: &World| kinds(&check(&world.context(), &world.pids(), false));
+    assert!(!could(&world).contains(&("gpu-memory", None)));
     world.inner().free = 1000;
+    assert!(could(&world).contains(&("gpu-memory", None)), "the check tells it too");
     let calls = world.inner().calls.len();
     let outcome = resume(&world.context(), &world.pids(), None);
     assert_eq!(outcome.exit, Exit::Refused, "{}", outcome.text());

@@ -23,10 +23,7 @@ impl Context {
     /// Claims processes for this command.
     pub(super) fn hold(&self, pids: &[Pid]) -> Result<Held, Finding> {
         let held = || -> Result<Held, StateError> {
-            let state = match &self.state_dir {
-                Some(path) => StateDir::open_at(path)?,
-                None => StateDir::open()?,
-            };
+            let state = self.state()?;
             let claim = Claim::on(&state, pids)?;
             Ok(Held { state, _claim: claim })
         };
@@ -34,6 +31,14 @@ impl Context {
             let kind = if matches!(error, StateError::Claimed { .. }) { "claimed" } else { "state" };
             Finding::blocker(kind, chain(&error), "")
         })
+    }
+
+    /// The state directory.
+    pub(super) fn state(&self) -> Result<StateDir, StateError> {
+        match &self.state_dir {
+            Some(path) => StateDir::open_at(path),
+            None => StateDir::open(),
+        }
     }
 
     /// The GPUs of now, as they are recorded.

@@ -149,7 +149,14 @@ impl ProcFs {
     /// Every process below one of these.
     pub fn descendants(&self, roots: &[Pid]) -> Result<BTreeSet<Pid>, ProcError> {
         let parents = self.parents()?;
-        Ok(roots.iter().flat_map(|root| below(*root, &parents).into_iter().skip(1)).collect())
+        let mut found: BTreeSet<Pid> = BTreeSet::new();
+        let mut families: Vec<Pid> = roots.to_vec();
+        while !families.is_empty() {
+            let is_child = |of: i32| families.iter().any(|parent| parent.number() == of);
+            let children = parents.iter().filter(|(_, of)| is_child(*of)).map(|(pid, _)| *pid);
+            families = children.filter(|pid| found.insert(*pid)).collect();
+        }
+        Ok(found)
     }
 
     /// Each process with its parent.
@@ -227,6 +234,21 @@ mod tests {
         let parents = [(pid(1), 0), (pid(5), 1), (pid(9), 5), (pid(7), 9), (pid(8), 1), (pid(3), 7)];
         assert_eq!(below(pid(5), &parents), [pid(5), pid(9), pid(7), pid(3)]);
         assert_eq!(below(pid(8), &parents), [pid(8)]);
+    }
+
+    #[test]
+    fn descendants_of_several_are_found_once_and_without_them() {
+        let folder = tempfile::tempdir().unwrap();
+        for (pid, parent) in [(5, 1), (9, 5), (7, 9), (8, 1), (3, 8), (4, 3)] {
+            let process = folder.path().join(pid.to_string());
+            std::fs::create_dir(&process).unwrap();
+            let zeros = ["0"; 17].join(" ");
+            std::fs::write(process.join("stat"), format!("{pid} (x) S {parent} {zeros} 7 0\n")).unwrap();
+        }
+        let proc = ProcFs::at(folder.path());
+        let found = proc.descendants(&[pid(5), pid(8)]).unwrap();
+        assert_eq!(found, [3, 4, 7, 9].map(pid).into());
+        assert_eq!(proc.descendants(&[pid(5), pid(9)]).unwrap(), [7, 9].map(pid).into());
     }
 
     #[test]

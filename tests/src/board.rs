@@ -56,7 +56,8 @@ impl Board {
     /// Maps a board that somebody has made.
     pub fn open(path: &Path) -> Result<Self> {
         const { assert!(size_of::<Page>() <= SIZE) };
-        let file = File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
+        let file =
+            File::options().read(true).write(true).open(path).with_context(|| path.display().to_string())?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let page = unsafe { mmap(std::ptr::null_mut(), SIZE, protection, MapFlags::SHARED, &file, 0) }?;

@@ -101,8 +101,7 @@ impl Load for AllReduce {
         let flags = at(self.tables, self.ranks * 8);
         let behind = at(self.own, self.count * 4);
         self.start("fill", &mut [self.own.0, self.count, low(self.value(round)).into()])?;
-        let mut arguments =
-            [self.tables.0, flags.0, self.count, self.rank(), self.ranks, low(round).into()];
+        let mut arguments = [self.tables.0, flags.0, self.count, self.rank(), self.ranks, low(round).into()];
         self.start("allreduce", &mut arguments)?;
         self.start("increment", &mut [behind.0 + 8])?;
         // The last two words of the sum, the flags, and the count.

@@ -97,7 +97,12 @@ fn low(round: u64) -> u32 {
 }
 
 /// Insists that what a round left is what it should be.
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, round: u64, found: &T, wanted: &T) -> Result<(), Trouble> {
+fn expect<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    round: u64,
+    found: &T,
+    wanted: &T,
+) -> Result<(), Trouble> {
     if found == wanted {
         return Ok(());
     }

@@ -65,7 +65,14 @@ impl Pinned {
     }
 
     /// Copies double words from the device into the slot of a round, in the order of a stream.
-    pub(super) fn take(&self, round: u64, word: usize, from: DevicePtr, words: usize, on: Stream) -> CuResult {
+    pub(super) fn take(
+        &self,
+        round: u64,
+        word: usize,
+        from: DevicePtr,
+        words: usize,
+        on: Stream,
+    ) -> CuResult {
         // SAFETY: page-locked, long enough, and alive to the end of the process.
         unsafe { driver::cuMemcpyDtoHAsync_v2(self.place(round, word), from, words * 8, on) }
     }

@@ -36,9 +36,8 @@ impl Ring {
             ranges.push(session.objects.ranges.get(name)?.address);
         }
         let ranks = ranges.len();
-        let range = |rank: usize| {
-            ranges.get(rank % ranks.max(1)).copied().ok_or("a ring needs ranges".to_owned())
-        };
+        let range =
+            |rank: usize| ranges.get(rank % ranks.max(1)).copied().ok_or("a ring needs ranges".to_owned());
         let own = range(place.rank)?;
         Ok(Self {
             session: Arc::clone(session),

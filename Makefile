@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DIST := dist
 
-.PHONY: build test lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind
+.PHONY: build test soak lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind
 
 build: setup dist
 
@@ -22,6 +22,10 @@ kernels:
 
 test: dist header
 	NVSNAP_ARTIFACTS=$(CURDIR)/$(DIST) cargo test --workspace --locked --no-fail-fast
+
+SECONDS ?= 600
+soak: dist
+	@$(DIST)/tests/soak $(SECONDS)
 
 lint: header
 	@scripts/setup lint

@@ -435,8 +435,8 @@ macro_rules! for_each_call {
             information gate fn cuDeviceGetGraphMemAttribute(device: Device, attr: c_uint, value: *mut c_void);
             information gate fn cuDeviceGetName(name: *mut c_char, len: c_int, dev: Device);
             information gate fn cuDeviceGetMemPool(pool: *mut MemPool, dev: Device);
-            information gate fn cuEventElapsedTime(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
-            information gate fn cuEventElapsedTime_v2(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
+            information completion fn cuEventElapsedTime(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
+            information completion fn cuEventElapsedTime_v2(p_milliseconds: *mut f32, h_start: Event, h_end: Event);
             information gate fn cuGraphicsResourceGetMappedMipmappedArray(p_mipmapped_array: *mut MipmappedArray, resource: GraphicsResource);
             information gate fn cuGraphicsResourceGetMappedPointer(p_dev_ptr: *mut DevicePtrV1, p_size: *mut c_uint, resource: GraphicsResource);
             information gate fn cuGraphicsResourceGetMappedPointer_v2(p_dev_ptr: *mut DevicePtr, p_size: *mut usize, resource: GraphicsResource);
@@ -450,7 +450,7 @@ macro_rules! for_each_call {
             information vmm fn cuMemGetAllocationPropertiesFromHandle(prop: *mut AllocationProp, handle: MemHandle);
             information gate fn cuMemGetDefaultMemPool(pool_out: *mut MemPool, location: *mut MemLocation, kind: c_uint);
             information gate fn cuMemGetInfo(free: *mut c_uint, total: *mut c_uint);
-            information gate fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+            information completion fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
             information gate fn cuMemGetMemPool(pool: *mut MemPool, location: *mut MemLocation, kind: c_uint);
             information gate fn cuMemHostGetDevicePointer(pdptr: *mut DevicePtrV1, p: *mut c_void, flags: c_uint);
             information gate fn cuMemHostGetDevicePointer_v2(pdptr: *mut DevicePtr, p: *mut c_void, flags: c_uint);

@@ -18,6 +18,7 @@ import arena
 import capture
 import checkpoint
 import creation
+import cudart_blocking
 import handles
 import malloc
 import mappings
@@ -44,6 +45,8 @@ SECTIONS = {
         checkpoint.locking,
         checkpoint.blocks_locked,
         checkpoint.blocks_checkpointed,
+        cudart_blocking.cudart_locked,
+        cudart_blocking.cudart_checkpointed,
         arena.arena,
         ring.ring,
     )
@@ -51,11 +54,12 @@ SECTIONS = {
 # What a section starts beside itself.
 HELPERS = {
     "victim": checkpoint.victim,
+    "cudart_victim": cudart_blocking.cudart_victim,
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
     "ipc_peer": malloc.ipc_peer,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "arena": 120}
+SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

@@ -155,16 +155,13 @@ def mmap_page():
 
 def victim():
     """Reads names of calls; does each on a thread of its own and says what came within the wait, or `blocks`."""
-    context, calls, keep = victim_calls()
+    context, calls, (spinner, on, _) = victim_calls()
+    obey(calls, lambda: cu("cuCtxSetCurrent", context), spin=lambda seconds: spin(spinner, on, seconds))
+
+
+def obey(calls, enter, spin=None):
+    """Does what a line says. `enter` makes the context a thread's own."""
     results, threads = {}, {}
-
-    def run(name):
-        results[name] = "no context"
-        if name not in ("cuCtxSetCurrent", "without_context"):
-            cu("cuCtxSetCurrent", context)
-        results.pop(name)
-        results[name] = calls[name]()
-
     print("ready", *calls, flush=True)
     for line in sys.stdin:
         verb, _, argument = line.strip().partition(" ")
@@ -174,7 +171,7 @@ def victim():
             settled = threading.Event()
 
             def body(name=argument, go=go, settled=settled):
-                cu("cuCtxSetCurrent", context)
+                enter()
                 settled.set()
                 go.wait()
                 results[name] = calls[name]()
@@ -194,8 +191,7 @@ def victim():
             thread.join(10)
             print(results.get(argument, "still blocked"), flush=True)
         elif verb == "spin":
-            spinner, on, _ = keep
-            print(spin(spinner, on, float(argument)), flush=True)
+            print(spin(float(argument)), flush=True)
         elif verb == "sync":
             print(cu("cuCtxSynchronize"), flush=True)
         elif verb == "end":
@@ -206,15 +202,17 @@ def victim():
 WAIT = 0.25
 
 
-def start_victim():
-    process = child("victim")
+def start_victim(helper="victim"):
+    process = child(helper)
     names = process.stdout.readline().split()[1:]
     return process, names
 
 
-def blocks(full):
+def blocks(full, helper="victim"):
     must(cu("cuInit", 0), "cuInit")
-    process, names = start_victim()
+    process, names = start_victim(helper)
+    if not names:
+        return fact("victim", "does not start")
     pid = process.pid
     for name in names:
         ask(process, f"prepare {name}")
@@ -234,7 +232,7 @@ def blocks(full):
             fact("gave_up_on_victim", state(pid))
             process.kill()
             process.wait()
-            process, _ = start_victim()
+            process, _ = start_victim(helper)
             pid = process.pid
     ask(process, "end")
     process.wait(10)

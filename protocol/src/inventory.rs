@@ -130,6 +130,8 @@ pub struct Drain {
     pub drained: bool,
     /// Contexts with their state.
     pub contexts: Vec<ContextState>,
+    /// Streams whose work has not ended, where that was asked and could be found out.
+    pub streams: Vec<BusyStream>,
     /// Threads that wait at a gate.
     pub waiting: Vec<WaitingThread>,
     /// Threads inside a gated call.
@@ -147,6 +149,15 @@ pub struct ContextState {
     pub device: i32,
     /// Whether it has work that is not done.
     pub busy: bool,
+}
+
+/// A stream with work that has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BusyStream {
+    /// The ordinal of its device.
+    pub device: i32,
+    /// Its handle, as the program has it; 0 is the default stream.
+    pub handle: u64,
 }
 
 /// A thread at a gate.

@@ -16,8 +16,8 @@ mod verb;
 pub use exchange::{Answer, Exchange, ExchangeError, UNASKED};
 pub use frame::{Decoder, Frame, FrameError, FrameKind, Header, MAGIC, REPLY_LIMIT, REQUEST_LIMIT, Side};
 pub use inventory::{
-    Allocation, Blocker, BlockerKind, Contents, ContextState, DeviceInfo, Drain, DriverMemory, Inventory,
-    Origin, Progress, Team, WaitingThread,
+    Allocation, Blocker, BlockerKind, BusyStream, Contents, ContextState, DeviceInfo, Drain, DriverMemory,
+    Inventory, Origin, Progress, Team, WaitingThread,
 };
 pub use message::{
     BodyError, EncodeError, decode_failure, decode_reply, decode_request, encode_failure, encode_reply,
@@ -28,10 +28,10 @@ pub use phase::{Phase, VerbKind};
 pub use reach::{Credentials, Facts, Reason, Unreachable, pid_depth};
 pub use storage::{PathBytes, ReadFrom, SaveTo};
 pub use verb::{
-    AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, HostLimits, InspectRequest,
-    LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest,
-    ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest, StepRequest, Transferred, Turn,
-    Verb, verbs,
+    AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, Held, HostLimits,
+    InspectRequest, LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply,
+    RemapRequest, ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest, StepRequest,
+    Transferred, Turn, Verb, verbs,
 };
 
 /// Version of frames and bodies. Two ends of different versions refuse each other, naming both.

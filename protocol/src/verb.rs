@@ -138,6 +138,8 @@ pub struct QuiesceRequest {
     pub level: GateLevel,
     /// How long to wait for the drain, in milliseconds. 0 looks once.
     pub wait_ms: u32,
+    /// Whether to find out which streams have work that has not ended, if some has not. Needs level `Memory`.
+    pub name_streams: bool,
 }
 
 /// Whether the process has drained, and if not what is in the way. At level `Memory` and drained, the phase is
@@ -148,11 +150,22 @@ pub struct QuiesceReply {
     pub drain: Drain,
 }
 
-/// Lets one held launch through (and opens the memory gate again if that is closed), then waits as `quiesce`.
+/// Lets one held call through, then waits as `quiesce`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
 pub struct StepRequest {
+    /// What is let through.
+    pub held: Held,
     /// How long to wait for the drain after it, in milliseconds.
     pub wait_ms: u32,
+}
+
+/// What a step lets through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, DeriveSerialize, Deserialize)]
+pub enum Held {
+    /// The call that has waited longest.
+    One,
+    /// All calls of the memory level, from now on: its gate is opened again.
+    Memory,
 }
 
 /// How far a release goes.

@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 use protocol::{
-    Allocation, AllocationId, Contents, Decoder, Frame, FrameError, FrameKind, Header, Inventory, Location,
-    MAGIC, Origin, REPLY_LIMIT, REQUEST_LIMIT, Reply, Request, Side, StepRequest, VERSION, VerbKind, verbs,
+    Allocation, AllocationId, Contents, Decoder, Frame, FrameError, FrameKind, Header, Held, Inventory,
+    Location, MAGIC, Origin, REPLY_LIMIT, REQUEST_LIMIT, Reply, Request, Side, StepRequest, VERSION,
+    VerbKind, verbs,
 };
 
 fn request_frame() -> Vec<u8> {
-    protocol::encode_request::<verbs::Step>(7, &StepRequest { wait_ms: 300 }).expect("a small request")
+    protocol::encode_request::<verbs::Step>(7, &StepRequest { held: Held::One, wait_ms: 300 })
+        .expect("a small request")
 }
 
 fn with_header(change: impl FnOnce(&mut [u8])) -> [u8; Header::LEN] {
@@ -37,7 +39,7 @@ fn a_frame_cut_at_every_byte_gives_the_same_frame() {
         assert_eq!(early.is_some(), cut == bytes.len(), "complete only at the end, cut at {cut}");
         assert_eq!(decoder.is_amid(), cut > 0 && cut < bytes.len());
         let frame = early.or(decoder.feed(&mut second).expect("sound bytes")).expect("a whole frame");
-        assert_eq!(Request::decode(&frame), Ok(Request::Step(StepRequest { wait_ms: 300 })));
+        assert_eq!(Request::decode(&frame), Ok(Request::Step(StepRequest { held: Held::One, wait_ms: 300 })));
         assert!(first.is_empty() && second.is_empty());
     }
 }

@@ -4,13 +4,13 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use protocol::{
-    Allocation, AllocationId, Blocker, BlockerKind, Cause, Contents, ContextState, Decoder, DeviceInfo,
-    Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind, GateLevel,
-    HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, PathBytes, Phase, Progress,
-    QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply, RemapRequest, ReopenReply,
-    ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest, Team,
-    Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure, encode_request,
-    verbs,
+    Allocation, AllocationId, Blocker, BlockerKind, BusyStream, Cause, Contents, ContextState, Decoder,
+    DeviceInfo, Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind,
+    GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, PathBytes,
+    Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply, RemapRequest,
+    ReopenReply, ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest,
+    Team, Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure,
+    encode_request, verbs,
 };
 
 fn id() -> impl Strategy<Value = AllocationId> {
@@ -85,10 +85,13 @@ fn allocation() -> impl Strategy<Value = Allocation> {
 fn drain() -> impl Strategy<Value = Drain> {
     let context = any::<(i32, bool)>().prop_map(|(device, busy)| ContextState { device, busy });
     let waiting = any::<(i32, String)>().prop_map(|(tid, call)| WaitingThread { tid, call });
-    (any::<bool>(), vec(context, 0..4), vec(waiting, 0..4), any::<(u32, u32, Option<u32>)>()).prop_map(
-        |(drained, contexts, waiting, (inside, captures, error))| Drain {
+    let stream = any::<(i32, u64)>().prop_map(|(device, handle)| BusyStream { device, handle });
+    let lists = (vec(context, 0..4), vec(stream, 0..4), vec(waiting, 0..4));
+    (any::<bool>(), lists, any::<(u32, u32, Option<u32>)>()).prop_map(
+        |(drained, (contexts, streams, waiting), (inside, captures, error))| Drain {
             drained,
             contexts,
+            streams,
             waiting,
             inside,
             captures,
@@ -173,12 +176,14 @@ fn read_from() -> impl Strategy<Value = ReadFrom> {
 
 fn request() -> impl Strategy<Value = Request> {
     let level = prop::sample::select(vec![GateLevel::Launch, GateLevel::Memory]);
+    let held = prop::sample::select(vec![Held::One, Held::Memory]);
     let source = (id(), any::<i32>()).prop_map(|(allocation, pid)| Source { allocation, pid });
     prop_oneof![
         any::<bool>().prop_map(|allocations| Request::Inspect(InspectRequest { allocations })),
-        (level, any::<u32>())
-            .prop_map(|(level, wait_ms)| Request::Quiesce(QuiesceRequest { level, wait_ms })),
-        any::<u32>().prop_map(|wait_ms| Request::Step(StepRequest { wait_ms })),
+        (level, any::<u32>(), any::<bool>()).prop_map(|(level, wait_ms, name_streams)| {
+            Request::Quiesce(QuiesceRequest { level, wait_ms, name_streams })
+        }),
+        (held, any::<u32>()).prop_map(|(held, wait_ms)| Request::Step(StepRequest { held, wait_ms })),
         (any::<bool>(), vec(id(), 0..9), any::<Option<u64>>(), save_to()).prop_map(
             |(save, heir_of, arena_bytes, to)| {
                 let extent = if save { Extent::Save } else { Extent::Drop };

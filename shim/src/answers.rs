@@ -3,7 +3,10 @@
 //! Once the driver's memory is gone, asking it about streams, events and contexts ends the process (580.159.04), and
 //! waiting would make a watchdog of the program believe that its work hangs. So just before, when all work has drained, the
 //! driver is asked about every stream, event and context there is, and what it said is said again to whoever
-//! asks. Nothing can change meanwhile, since whatever would change it is held. A question about anything else waits.
+//! asks. Nothing can change meanwhile, since whatever would change it is held. So it is with the memory that is free, and the time
+//! between events. A question about anything else waits.
+
+mod figures;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,6 +17,8 @@ use shim_core::calls::CallId;
 use crate::contexts;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
+
+pub(crate) use figures::Memory;
 
 /// Streams up to this one are names that stand for a default stream of the current context.
 const LAST_NAME: usize = 2;
@@ -31,6 +36,8 @@ struct Answers {
     contexts: BTreeMap<usize, CuResult>,
     streams: BTreeMap<usize, CuResult>,
     events: BTreeMap<usize, CuResult>,
+    memory: BTreeMap<usize, CuResult<Memory>>,
+    times: figures::Times,
 }
 
 static LIVING: Fresh<Mutex<Living>> = Fresh::new();
@@ -85,6 +92,11 @@ pub(crate) fn forked() {
     ANSWERS.forked();
 }
 
+/// The streams of a context that the program made.
+pub(crate) fn streams_of(context: Context) -> Vec<usize> {
+    of(&lock(LIVING.get()).streams, context.0.addr()).collect()
+}
+
 /// Asks the driver about everything. All work has drained, and nobody else asks meanwhile.
 pub(crate) fn prepare() {
     let (streams, events) = {
@@ -109,6 +121,10 @@ pub(crate) fn prepare() {
             // SAFETY: as above.
             answers.events.insert(event, unsafe { real::cuEventQuery(Event(pointer(event))) });
         }
+        answers.memory.insert(owner, figures::memory());
+        let done = |event: &usize| answers.events.get(event) == Some(&Ok(()));
+        let done = of(&events, owner).filter(done).map(|event| Event(pointer(event)));
+        answers.times.ask(known.context, done);
         let mut popped = Context::NULL;
         // SAFETY: `popped` is writable.
         if let Err(error) = unsafe { real::cuCtxPopCurrent_v2(&raw mut popped) } {
@@ -149,6 +165,20 @@ pub(crate) fn context(context: Context) -> Option<CuResult> {
     known()?.contexts.get(&context.0.addr()).copied().filter(is_final)
 }
 
+/// How much memory there was for the current context.
+pub(crate) fn memory() -> Option<CuResult<Memory>> {
+    let context = current();
+    if context.is_null() {
+        return Some(Err(CuError::INVALID_CONTEXT));
+    }
+    known()?.memory.get(&context.0.addr()).copied().filter(Result::is_ok)
+}
+
+/// The milliseconds from one event to another.
+pub(crate) fn between(start: Event, end: Event) -> Option<CuResult<f32>> {
+    known()?.times.between(start, end)
+}
+
 /// The calling thread's context. The driver answers this at any time, whatever state it is in (580.159.04).
 pub(crate) fn current() -> Context {
     let mut context = Context::NULL;
@@ -177,16 +207,26 @@ fn pointer(handle: usize) -> *mut core::ffi::c_void {
 /// Makes a call that only asks: of the driver, or of what it said earlier.
 pub(crate) fn ask(
     call: CallId,
-    mut answer: impl FnMut() -> Option<CuResult>,
+    answer: impl FnMut() -> Option<CuResult>,
     driver: impl FnOnce() -> CuResult,
 ) -> CuResult {
-    let mut known = None;
+    ask_for(call, answer, |()| (), driver)
+}
+
+/// Makes a call that asks for a figure: of the driver, or by writing what was kept.
+pub(crate) fn ask_for<T>(
+    call: CallId,
+    mut answer: impl FnMut() -> Option<CuResult<T>>,
+    write: impl FnOnce(T),
+    driver: impl FnOnce() -> CuResult,
+) -> CuResult {
+    let mut kept = None;
     let pass = shim_core::gate::ask(call, || {
-        known = answer();
-        known.is_some()
+        kept = answer();
+        kept.is_some()
     });
-    match (pass, known) {
-        (None, Some(known)) => known,
+    match (pass, kept) {
+        (None, Some(kept)) => kept.map(write),
         // With a pass; without one there is an answer.
         _ => driver(),
     }

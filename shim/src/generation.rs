@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::{answers, blocks, captures, config, contexts, control, hooks, world};
+use crate::{answers, blocks, busy, captures, config, contexts, control, hooks, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -105,6 +105,7 @@ fn forget_parent() {
     contexts::forked();
     captures::forked();
     answers::forked();
+    busy::forked();
     hooks::refuse::forked();
     hooks::malloc::forked();
 }

@@ -33,6 +33,7 @@ mod log;
 mod answers;
 mod blocks;
 mod boundary;
+mod busy;
 mod captures;
 mod config;
 mod contexts;

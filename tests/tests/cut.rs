@@ -194,3 +194,34 @@ fn five_hundred_cuts_at_random_moments_lose_and_double_nothing() -> Result<()> {
     println!("all cuts took {:.1} s; rounds: {:?}", begin.elapsed().as_secs_f64(), crowd.finish()?);
     Ok(())
 }
+
+#[test]
+fn a_rank_that_never_drains_is_named_and_the_load_goes_on_at_once() -> Result<()> {
+    let mut crowd = ranks(3)?;
+    let all = [0, 1, 2];
+    crowd.start("allreduce", &all, 8, |_| format!("256 plain{}", ranges(&all)))?;
+    let stuck = crowd.worker(1)?;
+    for line in ["new flag 2M device:0", "memset flag 0 64 0", "stream s", "launch s wait_flag flag u32:1"] {
+        stuck.ok(line)?;
+    }
+    let mut fastest = Duration::MAX;
+    for _ in 0..3 {
+        let outcome =
+            crowd.machine().tool().option("--timeout=1").verb("suspend", &crowd.pids())?.exits(1)?;
+        fastest = fastest.min(crowd.goes_on(&crowd.progress()?)?);
+        let named = format!(
+            "process {}: GPU work that does not end on device 0, on stream {} of device 0",
+            stuck.pid(),
+            stuck.ok("handle-of s")?
+        );
+        for part in ["did not come to rest within 1 s", &named, "all processes run as before"] {
+            ensure!(outcome.text().contains(part), "no `{part}` in {}", outcome.text());
+        }
+    }
+    println!("the load went on after {fastest:?}");
+    ensure!(fastest < Duration::from_millis(100), "the load went on only after {fastest:?}");
+    stuck.ok("write flag 0 01000000")?;
+    crowd.cycle()?;
+    crowd.finish()?;
+    Ok(())
+}

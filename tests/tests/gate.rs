@@ -17,6 +17,9 @@ fn worker(machine: &Machine) -> Result<Target> {
         "stream t",
         "event e",
         "record e s",
+        "launch s spin u64:3000000",
+        "event f",
+        "record f s",
     ] {
         worker.ok(line)?;
     }
@@ -38,23 +41,36 @@ fn answered(worker: &Target, thread: &str) -> Result<()> {
 fn questions_about_finished_work_are_answered_while_suspended() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = worker(&machine)?;
-    let questions = ["query s", "sync s", "event-query e", "event-sync e", "sync", "current"];
+    let questions =
+        ["query s", "sync s", "event-query e", "event-sync e", "sync", "current", "memory", "elapsed e f"];
+    let figures = [worker.ok("memory")?, worker.ok("elapsed e f")?];
     for number in 0..=questions.len() {
         worker.ok(&format!("on q{number} context 0"))?;
     }
     machine.suspend_running(&[worker.pid()])?.done()?;
     // What only the driver knows has to wait.
-    let memory = questions.len();
-    worker.ok(&format!("start q{memory} memory"))?;
+    let range = questions.len();
+    worker.ok(&format!("start q{range} extent x 0"))?;
     for (number, question) in questions.iter().enumerate() {
         worker.ok(&format!("start q{number} {question}"))?;
         answered(&worker, &format!("q{number}")).map_err(|error| error.context((*question).to_owned()))?;
         let answer = worker.ask(&format!("wait q{number}"))?;
-        assert!(answer.starts_with("ok"), "`{question}` was answered by `{answer}`");
+        let Some(said) = answer.strip_prefix("ok") else {
+            panic!("`{question}` was answered by `{answer}`");
+        };
+        match *question {
+            "memory" => assert_eq!(Some(said.trim()), figures.first().map(String::as_str)),
+            "elapsed e f" => {
+                let difference = said.trim().parse::<f32>()? - figures[1].parse::<f32>()?;
+                assert!(difference.abs() < 0.003, "{said} ms, and before {} ms", figures[1]);
+            }
+            _ => {}
+        }
     }
-    assert_eq!(worker.ok(&format!("busy q{memory}"))?, "yes");
+    assert_eq!(worker.ok(&format!("busy q{range}"))?, "yes");
     machine.resume(&[worker.pid()])?.done()?;
-    assert!(worker.ask(&format!("wait q{memory}"))?.starts_with("ok"));
+    assert_eq!(worker.ask(&format!("wait q{range}"))?, format!("ok 0 {}", 2 << 20));
+    assert_eq!(worker.ok("elapsed e f")?, figures[1], "the driver itself says something else");
     worker.ok("sync")?;
     Ok(())
 }

@@ -33,6 +33,40 @@ questions! {
 
 /// # Safety
 /// As the driver's function of this name.
+pub(crate) unsafe fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) -> CuResult {
+    // The driver decides what a null pointer is worth.
+    let kept = || if free.is_null() || total.is_null() { None } else { answers::memory() };
+    let write = |memory: answers::Memory| {
+        // SAFETY: not null, and the driver's contract makes it writable.
+        unsafe { free.write(memory.free) };
+        // SAFETY: as above.
+        unsafe { total.write(memory.total) };
+    };
+    // SAFETY: the caller's arguments, unchanged.
+    answers::ask_for(CallId::cuMemGetInfo_v2, kept, write, || unsafe { real::cuMemGetInfo_v2(free, total) })
+}
+
+macro_rules! times {
+    ($($name:ident)+) => {$(
+        /// # Safety
+        /// As the driver's function of this name.
+        pub(crate) unsafe fn $name(p_milliseconds: *mut f32, h_start: Event, h_end: Event) -> CuResult {
+            // The driver decides what a null pointer is worth.
+            let kept = || if p_milliseconds.is_null() { None } else { answers::between(h_start, h_end) };
+            // SAFETY: not null, and the driver's contract makes it writable.
+            let write = |milliseconds| unsafe { p_milliseconds.write(milliseconds) };
+            answers::ask_for(CallId::$name, kept, write, || {
+                // SAFETY: the caller's arguments, unchanged.
+                unsafe { real::$name(p_milliseconds, h_start, h_end) }
+            })
+        }
+    )+};
+}
+
+times! { cuEventElapsedTime cuEventElapsedTime_v2 }
+
+/// # Safety
+/// As the driver's function of this name.
 pub(crate) unsafe fn cuStreamCreate(ph_stream: *mut Stream, flags: c_uint) -> CuResult {
     let _pass = gate::enter(CallId::cuStreamCreate);
     // SAFETY: the caller's arguments, unchanged.

@@ -11,10 +11,12 @@ use protocol::{Cause, Drain, Failure, GateLevel, Phase, QuiesceReply, QuiesceReq
 use shim_core::gate::{self, CloseError};
 
 use super::Phases;
-use crate::{answers, captures, contexts, world};
+use crate::{answers, busy, captures, contexts, world};
 
 /// What a look costs where all is idle: a thread for each context, and a driver call on it.
-const GLANCE: Duration = Duration::from_millis(20);
+const GLANCE: Duration = Duration::from_millis(2);
+/// How long is waited for the names of streams.
+const NAMES: Duration = Duration::from_millis(50);
 /// How long the worker rests between two looks at who is inside; threads that leave tell nobody.
 const FIRST_REST: Duration = Duration::from_micros(50);
 const LONGEST_REST: Duration = Duration::from_millis(2);
@@ -24,7 +26,13 @@ pub(crate) fn run(request: &QuiesceRequest, phases: &Phases) -> Result<QuiesceRe
     gate::close(request.level).map_err(|error| refused(error, phases.get()))?;
     // A gate that is closed further stays so, and its drain is what counts.
     let level = gate::closed().unwrap_or(request.level);
-    Ok(QuiesceReply { drain: drain(level, milliseconds(request.wait_ms)) })
+    let mut drain = drain(level, milliseconds(request.wait_ms));
+    // A question to a stream needs that nobody destroys it, and invalidates a capture in its context.
+    let may_ask = level == GateLevel::Memory && drain.inside == 0 && drain.captures == 0;
+    if request.name_streams && !drain.drained && may_ask {
+        drain.streams = busy::streams(NAMES);
+    }
+    Ok(QuiesceReply { drain })
 }
 
 pub(super) const fn milliseconds(count: u32) -> Duration {
@@ -79,6 +87,7 @@ pub(crate) fn look() -> Drain {
     Drain {
         drained: false,
         contexts: contexts::states(),
+        streams: Vec::new(),
         waiting,
         inside: inside.launches + inside.objects,
         captures: captures::active(),

@@ -11,6 +11,7 @@
 //! repeated, it may follow a step that got half way, and a resume is nothing else than all undos in a row. A process
 //! that cannot be brought back by one undo is left out of the following ones, and the others go on.
 
+mod chase;
 mod checkpoint;
 mod freeze;
 mod left;

@@ -1,25 +1,25 @@
 //! Bringing the work of all processes to rest at one moment, and letting it go again.
 //!
 //! ```text
-//!           +------------------------- step <--------------------------+
-//!           v                                                           | somebody is busy
-//!   close launches, look --- all idle ---> close memory too, look ------+
-//!                                                 | all idle
-//!                                                 v
-//!                                              at rest
+//!           +--- step <---+                         +--- step <---+
+//!           v             | somebody is busy        v             | somebody is busy
+//!   close launches, look -+--- all idle ---> close memory too, look -+--- all idle ---> at rest
+//!           ^                                       |
+//!           +------------- let memory through <-----+ it does not help for long
 //! ```
 //!
-//! A process that does not come to rest may wait for work that is held in another. Held launches are then let
-//! through one at a time, only among the processes that share memory with a busy one: first on idle ones, then on
-//! busy ones that have held launches too. Past the deadline everything is opened again, and nothing is lost.
+//! A process that does not come to rest may wait for work that is held in another. Held calls are then let
+//! through one at a time, only among the processes that share memory with a busy one, in the order of [`Chase`].
+//! Past the deadline everything is opened again, and nothing is lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::verbs::{Quiesce as QuiesceVerb, Reopen, Step as StepVerb};
-use protocol::{Drain, GateLevel, Phase, QuiesceRequest, ReopenRequest, StepRequest};
+use protocol::{BusyStream, Drain, GateLevel, Held, Phase, QuiesceRequest, ReopenRequest, StepRequest};
 
+use super::chase::{Chase, Turn};
 use super::session::{GLANCE, OWN_BOUND, Session, inspect};
 use super::{Arrival, Outcome, Step, StepError, Trouble, in_parallel};
 use crate::client::Ask;
@@ -28,11 +28,16 @@ use crate::report::Stage;
 use crate::topology::{Member, groups};
 
 /// How long the first look waits: long enough for ordinary work to end by itself.
-const FIRST_LOOK: Duration = Duration::from_millis(200);
-/// How long a look waits after a launch was let through.
-const NEXT_LOOK: Duration = Duration::from_millis(20);
-/// How long a look waits where nothing can be let through.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// How long a look waits after a call was let through: it grows by a twentieth each time, for machines on which even that
+/// what is about to end takes longer.
+const NEXT_LOOK: Duration = Duration::from_millis(3);
+/// How long a look waits before a call of a busy process is let through: it may just be running.
+const PATIENT_LOOK: Duration = Duration::from_millis(25);
+/// How long a look waits at most, and where nothing can be let through.
 const LONG_LOOK: Duration = Duration::from_millis(250);
+/// Calls let through at closed memory gates before those are opened again: who makes many copies makes them faster so.
+const MEMORY_STEPS: u32 = 100;
 
 /// What the processes answered, by process.
 type Drains = BTreeMap<Pid, Drain>;
@@ -43,42 +48,64 @@ pub struct Quiesce<'s> {
     session: &'s Session,
     /// Where each process stood before. Empty for the undo of what another run of the command has done.
     found: BTreeMap<Pid, Phase>,
-    /// How often each process was stepped.
-    stepped: BTreeMap<Pid, u32>,
 }
 
 impl<'s> Quiesce<'s> {
     /// For all processes of the session that have a shim.
     pub const fn new(session: &'s Session) -> Self {
-        Self { session, found: BTreeMap::new(), stepped: BTreeMap::new() }
+        Self { session, found: BTreeMap::new() }
     }
 
-    /// Looks, steps, and looks again, until all are at rest.
-    fn settle(&mut self, targets: &[Target]) -> Result<(), StepError> {
+    /// Looks, lets calls through, and looks again, until all are at rest.
+    fn settle(&self, targets: &[Target]) -> Result<(), StepError> {
         let deadline = Instant::now() + self.session.timeout;
-        let mut look = FIRST_LOOK;
+        let (mut level, mut look, mut next_look) = (GateLevel::Launch, FIRST_LOOK, NEXT_LOOK);
+        let mut chase = Chase::default();
+        let mut groups = None;
+        let mut memory_steps = 0;
         loop {
-            let mut drains = self.close(targets, GateLevel::Launch, look, deadline)?;
+            let drains = self.close(targets, level, look, deadline, false)?;
             if all_idle(&drains) {
-                drains = self.close(targets, GateLevel::Memory, FIRST_LOOK, deadline)?;
-                if all_idle(&drains) {
+                if level == GateLevel::Memory {
                     return Ok(());
                 }
-                // A copy that is held is needed: the memory gates have to open again, on all processes.
-                self.let_through(targets)?;
-                look = NEXT_LOOK;
-            } else {
-                look = match self.next_to_step(targets, &drains)? {
-                    Some(target) => {
-                        self.let_through(&[target])?;
-                        NEXT_LOOK
-                    }
-                    None => LONG_LOOK,
-                };
+                (level, look) = (GateLevel::Memory, FIRST_LOOK);
+                continue;
             }
             if Instant::now() >= deadline {
+                let drains = self.close(targets, GateLevel::Memory, Duration::ZERO, deadline, true)?;
                 return Err(not_drained(self.session.timeout, &drains));
             }
+            if memory_steps == MEMORY_STEPS {
+                self.let_through(targets, Held::Memory)?;
+                (level, look, memory_steps) = (GateLevel::Launch, FIRST_LOOK, 0);
+                continue;
+            }
+            if groups.is_none() {
+                groups = Some(self.groups(targets)?);
+            }
+            let groups = groups.as_deref().unwrap_or_default();
+            let turn = chase.next(&candidates(groups, &drains), busy(&drains));
+            let going = match turn {
+                Some(Turn::Busy(_)) if look < PATIENT_LOOK => {
+                    look = PATIENT_LOOK;
+                    continue;
+                }
+                Some(Turn::Busy(pid)) => {
+                    chase.went(pid);
+                    pid
+                }
+                Some(Turn::Idle(pid)) => pid,
+                None => {
+                    look = LONG_LOOK;
+                    continue;
+                }
+            };
+            let going: Vec<Target> = targets.iter().copied().filter(|target| target.pid == going).collect();
+            self.let_through(&going, Held::One)?;
+            memory_steps += u32::from(level == GateLevel::Memory);
+            look = next_look;
+            next_look = (next_look * 21 / 20).min(LONG_LOOK);
         }
     }
 
@@ -89,10 +116,11 @@ impl<'s> Quiesce<'s> {
         level: GateLevel,
         look: Duration,
         deadline: Instant,
+        name_streams: bool,
     ) -> Result<Drains, StepError> {
         self.session.uninterrupted()?;
         let wait = look.min(deadline.saturating_duration_since(Instant::now()));
-        let request = QuiesceRequest { level, wait_ms: milliseconds(wait) };
+        let request = QuiesceRequest { level, wait_ms: milliseconds(wait), name_streams };
         let shims = Arc::clone(&self.session.shims);
         let task = move |target: Target| {
             let reply = shims.ask_within::<QuiesceVerb>(target, &request, wait + GLANCE)?;
@@ -102,44 +130,40 @@ impl<'s> Quiesce<'s> {
         collect(arrivals)
     }
 
-    /// Lets one held launch through on each of `targets`, and opens their memory gates.
-    fn let_through(&mut self, targets: &[Target]) -> Result<(), StepError> {
-        let request = StepRequest { wait_ms: 0 };
+    /// Lets held calls through on each of `targets`.
+    fn let_through(&self, targets: &[Target], held: Held) -> Result<(), StepError> {
+        let request = StepRequest { held, wait_ms: 0 };
         let shims = Arc::clone(&self.session.shims);
         let task = move |target: Target| {
             let reply = shims.ask_within::<StepVerb>(target, &request, GLANCE)?;
             healthy(target.pid, reply.drain)
         };
         let arrivals = in_parallel(Stage::Quiesce, targets, GLANCE * 2, task, |_| {});
-        for target in targets {
-            self.session.count_step(target.pid);
-            *self.stepped.entry(target.pid).or_default() += 1;
-        }
+        targets.iter().for_each(|target| self.session.count_step(target.pid));
         collect(arrivals).map(drop)
     }
 
-    /// The process whose turn it is, if any has a held launch that may help a busy one.
-    fn next_to_step(&self, targets: &[Target], drains: &Drains) -> Result<Option<Target>, StepError> {
-        let has_waiting = |pid: &Pid| drains.get(pid).is_some_and(|drain| !drain.waiting.is_empty());
-        let is_busy = |pid: &Pid| drains.get(pid).is_none_or(|drain| !drain.drained);
-        let candidates: Vec<Target> =
-            targets.iter().copied().filter(|target| has_waiting(&target.pid)).collect();
-        if candidates.is_empty() {
-            return Ok(None);
-        }
+    /// Which processes are connected by memory that they share.
+    fn groups(&self, targets: &[Target]) -> Result<Vec<BTreeSet<Pid>>, StepError> {
         let seen = self.session.inspect(targets, true);
         StepError::unless_empty(Stage::Quiesce, seen.failed)?;
-        let groups = groups(&Member::of(seen.done));
-        let connected =
-            |pid: &Pid| groups.iter().any(|group| group.contains(pid) && group.iter().any(is_busy));
-        let near: Vec<Target> = candidates.iter().copied().filter(|target| connected(&target.pid)).collect();
-        // Processes may be connected by what no shim sees, a network for instance.
-        let among = if near.is_empty() { candidates } else { near };
-        Ok(among.into_iter().min_by_key(|target| {
-            let times = self.stepped.get(&target.pid).copied().unwrap_or(0);
-            (times, is_busy(&target.pid), target.pid)
-        }))
+        Ok(groups(&Member::of(seen.done)))
     }
+}
+
+fn busy(drains: &Drains) -> BTreeSet<Pid> {
+    drains.iter().filter(|(_, drain)| !drain.drained).map(|(pid, _)| *pid).collect()
+}
+
+/// Processes with a held call that may help a busy one.
+fn candidates(groups: &[BTreeSet<Pid>], drains: &Drains) -> Vec<Pid> {
+    let busy = busy(drains);
+    let held = |pid: &Pid| drains.get(pid).is_some_and(|drain| !drain.waiting.is_empty());
+    let connected = |pid: &Pid| groups.iter().any(|group| group.contains(pid) && !group.is_disjoint(&busy));
+    let all: Vec<Pid> = drains.keys().copied().filter(held).collect();
+    let near: Vec<Pid> = all.iter().copied().filter(connected).collect();
+    // Processes may be connected by what no shim sees, a network for instance.
+    if near.is_empty() { all } else { near }
 }
 
 impl Step for Quiesce<'_> {
@@ -238,6 +262,10 @@ fn described(drain: &Drain) -> String {
     if !busy.is_empty() {
         parts.push(format!("GPU work that does not end on device {}", busy.join(", ")));
     }
+    if !drain.streams.is_empty() {
+        let streams: Vec<String> = drain.streams.iter().map(described_stream).collect();
+        parts.push(format!("on {}", streams.join(", ")));
+    }
     if drain.inside > 0 {
         parts.push(format!("{} thread(s) inside a driver call", drain.inside));
     }
@@ -249,4 +277,11 @@ fn described(drain: &Drain) -> String {
         parts.push(format!("{count} thread(s) held at the gate ({} of thread {})", first.call, first.tid));
     }
     if parts.is_empty() { "work that does not end".into() } else { parts.join(", ") }
+}
+
+fn described_stream(stream: &BusyStream) -> String {
+    match stream.handle {
+        0 => format!("the default stream of device {}", stream.device),
+        handle => format!("stream {handle:#x} of device {}", stream.device),
+    }
 }

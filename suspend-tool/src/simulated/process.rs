@@ -137,8 +137,9 @@ impl Process {
     /// What it still does, given whether its work waits for somebody.
     pub(crate) fn drain(&self, busy: bool) -> Drain {
         let copies = self.needs_copies > 0 && self.memory_gate_closed;
-        let waiting =
-            (0..self.held).map(|tid| WaitingThread { tid: 1, call: format!("cuLaunchKernel{tid}") });
+        let launches = (0..self.held).map(|number| format!("cuLaunchKernel{number}"));
+        let copy = copies.then(|| "cuMemcpyHtoDAsync_v2".to_owned());
+        let waiting = launches.chain(copy).map(|call| WaitingThread { tid: 1, call });
         Drain {
             drained: !busy && !copies,
             contexts: vec![ContextState { device: 0, busy: busy || copies }],

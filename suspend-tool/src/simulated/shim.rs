@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use cuda_sys::ProcessState;
 use protocol::{
-    Cause, Contents, Decoder, Drain, Extent, Facts, Failure, Frame, GateLevel, Inventory, Moved, Phase,
+    Cause, Contents, Decoder, Drain, Extent, Facts, Failure, Frame, GateLevel, Held, Inventory, Moved, Phase,
     QuiesceReply, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, Reply, Request, Side, Transferred,
     Turn, Unreachable, VerbKind,
 };
@@ -87,7 +87,7 @@ impl Inner {
                 return Ok(Reply::Inspect(inspected));
             }
             Request::Quiesce(asked) => return Ok(Reply::Quiesce(self.quiesce(pid, asked.level))),
-            Request::Step(_) => return Ok(Reply::Step(self.step(pid))),
+            Request::Step(asked) => return Ok(Reply::Step(self.step(pid, asked.held))),
             Request::Release(asked) => Reply::Release(self.release(pid, &asked)),
             Request::Load(_) => Reply::Load(self.load(pid)),
             Request::Remap(asked) => {
@@ -148,14 +148,14 @@ impl Inner {
         QuiesceReply { drain }
     }
 
-    fn step(&mut self, pid: i32) -> QuiesceReply {
+    fn step(&mut self, pid: i32, held: Held) -> QuiesceReply {
         let process = self.processes.get_mut(&pid).unwrap();
         process.phase = Phase::Quiescing;
-        if process.memory_gate_closed {
+        if held == Held::Memory {
             process.memory_gate_closed = false;
-            process.needs_copies = process.needs_copies.saturating_sub(1);
-        }
-        if process.held > 0 {
+        } else if process.memory_gate_closed && process.needs_copies > 0 {
+            process.needs_copies -= 1;
+        } else if process.held > 0 {
             process.held -= 1;
             process.launched += 1;
         }

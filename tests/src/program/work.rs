@@ -29,6 +29,8 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "event-query" => event_query(session, words),
         "event-sync" => event_sync(session, words),
         "wait-event" => wait_event(session, words),
+        "handle-of" => handle_of(session, words),
+        "elapsed" => elapsed(session, words),
         _ => return None,
     })
 }
@@ -253,4 +255,19 @@ fn wait_event(session: &Session, words: &mut Words<'_>) -> Answer {
     // SAFETY: a stream and an event of this program.
     unsafe { driver::cuStreamWaitEvent(stream, event, 0) }?;
     Ok(String::new())
+}
+
+/// `elapsed E F`: the milliseconds from one event to the other.
+fn elapsed(session: &Session, words: &mut Words<'_>) -> Answer {
+    let start = session.objects.events.get(words.word()?)?;
+    let end = session.objects.events.get(words.word()?)?;
+    let mut milliseconds = 0.0;
+    // SAFETY: a place for the number, and two events of this program.
+    unsafe { driver::cuEventElapsedTime(&raw mut milliseconds, start, end) }?;
+    Ok(milliseconds.to_string())
+}
+
+/// `handle-of STREAM`: the value of the stream's handle.
+fn handle_of(session: &Session, words: &mut Words<'_>) -> Answer {
+    Ok(format!("{:#x}", named(session, words.word()?)?.0.addr()))
 }

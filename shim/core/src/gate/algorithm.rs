@@ -217,9 +217,12 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
         self.waiters.call(|call| Rule::of(call).held_by == ANSWERS_HELD);
     }
 
-    /// Lets one held launch through, or else one begin of a capture. Whether there was one.
+    /// Lets one held call through that gives work or touches memory, or else one begin of a capture. Whether there was one.
     pub(super) fn step(&self) -> bool {
-        self.waiters.admit(|call| call.class() == Class::Launch) || self.waiters.admit(CallId::begins_capture)
+        let works = |call: CallId| {
+            matches!(call.class(), Class::Launch | Class::Memory | Class::Object) && !call.begins_capture()
+        };
+        self.waiters.admit(works) || self.waiters.admit(CallId::begins_capture)
     }
 
     /// Who is inside. What was closed before is exact: who is not counted now will not get in.

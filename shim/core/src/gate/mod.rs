@@ -151,8 +151,8 @@ pub fn answers_are_held() -> bool {
     GATE.word.0.load(Acquire) & ANSWERS_HELD != 0
 }
 
-/// Lets one held launch through, the one that waits longest; where no launch waits, one begin of a capture.
-/// Whether there was one. It counts as inside from this moment on.
+/// Lets one held call through, the one that waits longest: a launch, or what is held at the memory level; where none waits, one
+/// begin of a capture. Whether there was one. It counts as inside from this moment on.
 pub fn step() -> bool {
     GATE.step()
 }

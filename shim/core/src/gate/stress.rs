@@ -205,6 +205,7 @@ fn a_waiting_thread_is_listed_by_its_id_and_its_call() {
 
 #[test]
 fn steps_let_threads_through_one_at_a_time_in_the_order_they_came() {
+    const COPIER: usize = 9;
     let gate = Small::<8, 8>::new();
     let log = std::sync::Mutex::new(Vec::new());
     gate.close(LAUNCHES_HELD | OBJECTS_HELD).unwrap();
@@ -219,18 +220,21 @@ fn steps_let_threads_through_one_at_a_time_in_the_order_they_came() {
             });
             until("one more waiting thread", || waiting(gate).len() == name + 1);
         }
-        scope.spawn(|| drop(gate.enter(COPY, || false)));
+        scope.spawn(|| {
+            let _pass = gate.enter(COPY, || false);
+            log.lock().unwrap().push(COPIER);
+        });
         until("the waiting copy", || waiting(&gate).len() == 4);
-        for step in 0..6 {
+        for step in 0..7 {
             assert!(gate.step(), "step {step}");
-            until("the launch", || log.lock().unwrap().len() == step + 1 && gate.inside().launches == 0);
+            let inside = || gate.inside().launches + gate.inside().objects;
+            until("the call", || log.lock().unwrap().len() == step + 1 && inside() == 0);
             // Each comes back for its second launch before the next step.
             until("the waiting threads", || waiting(&gate).len() == 4 - step.saturating_sub(2));
         }
-        assert!(!gate.step(), "a copy is no launch");
-        gate.open(ALL_HELD);
+        assert!(!gate.step(), "nobody waits any more");
     });
-    assert_eq!(*log.lock().unwrap(), [0, 1, 2, 0, 1, 2]);
+    assert_eq!(*log.lock().unwrap(), [0, 1, 2, COPIER, 0, 1, 2]);
 }
 
 #[test]

@@ -87,7 +87,11 @@ fn whoever_is_told_not_now_asks_again_until_its_deadline() {
     target.phases.set(Phase::Running);
     let (told, go) = target.script.hold();
     let mut client = target.client();
-    let asked = client.send::<verbs::Quiesce>(&QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 });
+    let asked = client.send::<verbs::Quiesce>(&QuiesceRequest {
+        level: GateLevel::Memory,
+        wait_ms: 0,
+        name_streams: false,
+    });
     assert_eq!(told.recv().expect("begun").verb(), VerbKind::Quiesce);
     assert_eq!(contents(export(own_pid(), SECRET, in_time()).expect("a descriptor")), ALLOCATION.0);
     go.send(()).expect("the worker waits");

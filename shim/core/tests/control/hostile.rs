@@ -209,7 +209,7 @@ fn a_client_that_is_gone_is_let_go_while_its_verb_is_carried_out() {
     let mut descriptors = || -> usize { remote.tell("descriptors").parse().expect("a number") };
     let before = descriptors();
     let mut asker = Client::connect(&name);
-    let quiesce = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 };
+    let quiesce = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0, name_streams: false };
     drop(asker.send::<verbs::Quiesce>(&quiesce));
     let busy = || Client::connect(&name).ask::<verbs::Quiesce>(&quiesce).expect_err("busy").cause;
     assert_eq!(busy(), Cause::Busy);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Cause, Extent, GateLevel, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
+    Cause, Extent, GateLevel, Held, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
     ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, SaveTo, StageRequest, StepRequest,
     Turn, VerbKind, verbs,
 };
@@ -12,8 +12,9 @@ use shim_core::control::Limits;
 
 use crate::fixture::{PATIENCE, Target};
 
-const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0 };
-const CLOSE_LAUNCH: QuiesceRequest = QuiesceRequest { level: GateLevel::Launch, wait_ms: 0 };
+const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0, name_streams: false };
+const CLOSE_LAUNCH: QuiesceRequest =
+    QuiesceRequest { level: GateLevel::Launch, wait_ms: 0, name_streams: false };
 
 fn release() -> ReleaseRequest {
     ReleaseRequest {
@@ -41,7 +42,7 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     assert_eq!(target.phases.get(), Phase::Quiescing, "only the first gate is closed");
     assert!(client.ask::<verbs::Quiesce>(&QUIESCE).expect("quiet").drain.drained);
     assert_eq!(target.phases.get(), Phase::Quiesced);
-    client.ask::<verbs::Step>(&StepRequest { wait_ms: 0 }).expect("a step");
+    client.ask::<verbs::Step>(&StepRequest { held: Held::One, wait_ms: 0 }).expect("a step");
     assert_eq!(target.phases.get(), Phase::Quiescing, "a step opens the memory gate");
     client.ask::<verbs::Quiesce>(&QUIESCE).expect("quiet again");
     client.ask::<verbs::Quiesce>(&CLOSE_LAUNCH).expect("a closed gate stays closed");

@@ -1,0 +1,88 @@
+//! Which streams have work that has not ended: what a suspend says that gives up waiting for it.
+//!
+//! A thread of its own asks the driver, since that may not answer while another thread is stuck in it. One that has not
+//! come back is not joined by a second.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use cuda_sys::{Context, CuError, Stream};
+use protocol::BusyStream;
+
+use crate::contexts::Known;
+use crate::driver::real;
+use crate::fresh::{Fresh, lock};
+use crate::{answers, contexts};
+
+/// What the driver needs for a question.
+const STACK: usize = 256 << 10;
+
+#[derive(Debug, Default)]
+struct Asking {
+    found: Mutex<Option<Vec<BusyStream>>>,
+    changed: Condvar,
+}
+
+/// Whether a thread is at it.
+static UNDER_WAY: Fresh<AtomicBool> = Fresh::new();
+
+/// Forgets the parent's thread: called in a forked child.
+pub(crate) fn forked() {
+    UNDER_WAY.forked();
+}
+
+/// The streams whose work has not ended, if the driver says so within `wait`. Calls at the memory level must be held, nobody be inside
+/// one, and no stream be recording: a question to a stream invalidates the captures in its context.
+pub(crate) fn streams(wait: Duration) -> Vec<BusyStream> {
+    let under_way = UNDER_WAY.get();
+    if under_way.swap(true, Ordering::AcqRel) {
+        return Vec::new();
+    }
+    let asking = Arc::new(Asking::default());
+    let asks = Arc::clone(&asking);
+    let started = shim_core::control::spawn(c"nvsnap-streams", STACK, move || {
+        let found = contexts::all().into_iter().flat_map(busy_in).collect();
+        *lock(&asks.found) = Some(found);
+        under_way.store(false, Ordering::Release);
+        asks.changed.notify_all();
+    });
+    if let Err(error) = started {
+        log!("no thread to ask for streams: {error}");
+        under_way.store(false, Ordering::Release);
+        return Vec::new();
+    }
+    let found = lock(&asking.found);
+    match asking.changed.wait_timeout_while(found, wait, |found| found.is_none()) {
+        Ok((mut found, _)) => found.take().unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The busy streams of a context: those that the program made, else the default one, which is busy with them where they are
+/// blocking ones.
+fn busy_in(known: Known) -> Vec<BusyStream> {
+    // SAFETY: a context the program has; one that goes meanwhile is the driver's to refuse.
+    if unsafe { real::cuCtxPushCurrent_v2(known.context) }.is_err() {
+        return Vec::new();
+    }
+    let is_busy = |handle: &usize| {
+        let stream = Stream(core::ptr::with_exposed_provenance_mut(*handle));
+        // SAFETY: a stream that lives: who would destroy it is held.
+        let answer = unsafe { real::cuStreamQuery(stream) };
+        answer == Err(CuError::NOT_READY)
+    };
+    let mut busy: Vec<usize> = answers::streams_of(known.context).into_iter().filter(is_busy).collect();
+    if busy.is_empty() && is_busy(&0) {
+        busy.push(0);
+    }
+    let mut popped = Context::NULL;
+    // SAFETY: `popped` is writable.
+    if let Err(error) = unsafe { real::cuCtxPopCurrent_v2(&raw mut popped) } {
+        log!("cuCtxPopCurrent_v2: {error}");
+    }
+    let device = known.device.0;
+    busy.into_iter()
+        .map(|handle| BusyStream { device, handle: u64::try_from(handle).unwrap_or(u64::MAX) })
+        .collect()
+}

@@ -1,0 +1,64 @@
+//! `load --gpu|--stand-in SUSPENDS [SEED]`: two processes under full load, suspended and resumed so often at random moments.
+//!
+//! Each has kernels on blocking, non-blocking and per-thread streams, a graph, copies both ways, host functions, and now and then a
+//! kernel of two seconds; both together do an all-reduce in memory that they share. No launch may be lost or done twice, and
+//! every byte must be right.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use integration::{Crowd, Driver, Machine};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let driver = match arguments.next().as_deref() {
+        Some("--gpu") => Driver::Real,
+        Some("--stand-in") => Driver::StandIn,
+        _ => bail!("usage: load --gpu|--stand-in SUSPENDS [SEED]"),
+    };
+    let suspends: usize =
+        arguments.next().context("usage: load --gpu|--stand-in SUSPENDS [SEED]")?.parse()?;
+    let seed = arguments.next().map_or_else(|| Ok(fastrand::u64(1..1 << 32)), |seed| seed.parse())?;
+    println!("seed {seed}");
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut crowd = Crowd::new(Machine::new(driver)?, 2)?;
+    crowd.start("mix", &[0], 4, |_| "2000 3000".to_owned())?;
+    crowd.start("mix", &[1], 4, |_| "2000 3500".to_owned())?;
+    crowd.start("allreduce", &[0, 1], 4, |_| "65536 plain m0 m1".to_owned())?;
+    let begin = Instant::now();
+    let (mut suspending, mut resuming) = (Vec::new(), Vec::new());
+    for _ in 0..suspends {
+        crowd.goes_on(&crowd.progress()?)?;
+        thread::sleep(Duration::from_millis(chance.u64(0..50)));
+        let [suspend, resume] = crowd.cycle()?;
+        suspending.push(suspend.as_secs_f64());
+        resuming.push(resume.as_secs_f64());
+    }
+    crowd.goes_on(&crowd.progress()?)?;
+    crowd.is_well()?;
+    let rounds = crowd.finish()?;
+    println!(
+        "{suspends} suspends under load in {:.1} s; rounds of each load: {rounds:?}",
+        begin.elapsed().as_secs_f64()
+    );
+    for (what, mut seconds) in [("suspend", suspending), ("resume", resuming)] {
+        seconds.sort_by(f64::total_cmp);
+        let at = |index: usize| seconds.get(index).copied().unwrap_or_default();
+        let (median, last) = (seconds.len() / 2, seconds.len().saturating_sub(1));
+        println!("{what}: min {:.2} s, median {:.2} s, max {:.2} s", at(0), at(median), at(last));
+    }
+    println!("no launch was lost or done twice, and every byte was right.");
+    Ok(())
+}

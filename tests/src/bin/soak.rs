@@ -1,0 +1,34 @@
+//! `soak SECONDS [SEED]`: random loads, suspends and faults on the stand-in driver, from a seed that is printed.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use integration::soak;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let seconds: u64 = arguments.next().context("usage: soak SECONDS [SEED]")?.parse()?;
+    let seed = match arguments.next() {
+        Some(seed) => seed.parse()?,
+        None => fastrand::u64(..),
+    };
+    println!("soak {seconds} {seed}");
+    let tally = soak(Duration::from_secs(seconds), seed)?;
+    println!(
+        "{} worlds, {} rounds of their loads; {} suspends with resume, {} pauses, {} commands interrupted, {} faults: \
+         every round was seen once, with what belongs into it.",
+        tally.worlds, tally.rounds, tally.cycles, tally.pauses, tally.interrupted, tally.faults
+    );
+    Ok(())
+}

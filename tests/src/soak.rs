@@ -1,0 +1,180 @@
+//! Random loads under random actions and faults, for as long as one likes, from a seed that says it all.
+//!
+//! A run is made of worlds: a few processes with a few loads. In each, one thing after the other is done to them that may be done
+//! at any time, and after each the loads must go on, whatever came of it. At the end of a world every load has to have seen all its
+//! rounds.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fastrand::Rng;
+
+use crate::crowd::Crowd;
+use crate::machine::Machine;
+use crate::tool::{Outcome, Running};
+
+/// How long a world lasts at least, so that many are seen.
+const WORLD: Duration = Duration::from_secs(8);
+
+/// Calls of the checkpoint API, in which a fault is put.
+const FAULTY: [&str; 4] = [
+    "cuCheckpointProcessLock",
+    "cuCheckpointProcessCheckpoint",
+    "cuCheckpointProcessRestore",
+    "cuCheckpointProcessUnlock",
+];
+
+/// What was done how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Worlds.
+    pub worlds: u64,
+    /// Suspends with a resume.
+    pub cycles: u64,
+    /// Quiesces that were taken back.
+    pub pauses: u64,
+    /// Commands that were interrupted or killed.
+    pub interrupted: u64,
+    /// Commands that met a fault, or too short a time.
+    pub faults: u64,
+    /// Rounds of all loads.
+    pub rounds: u64,
+}
+
+/// Runs worlds until the time is up.
+pub fn soak(time: Duration, seed: u64) -> Result<Tally> {
+    let mut chance = Rng::with_seed(seed);
+    let mut tally = Tally::default();
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let seed = chance.u64(..);
+        world(seed, end, &mut tally).with_context(|| format!("in a world of seed {seed}"))?;
+        tally.worlds += 1;
+    }
+    Ok(tally)
+}
+
+fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
+    let mut chance = Rng::with_seed(seed);
+    let mut machine = Machine::stand_in()?;
+    // Full queues are as likely as empty ones.
+    let queue = chance.choice(["6", "32", "1024"]).unwrap_or("1024");
+    machine.set("FAKECUDA_QUEUE", queue);
+    let ranks = chance.usize(2..=4);
+    let mut crowd = Crowd::new(machine, ranks)?;
+    for _ in 0..chance.usize(1..=2) {
+        begin(&mut crowd, ranks, &mut chance)?;
+    }
+    let until = end.min(Instant::now() + WORLD);
+    let mut done = Vec::new();
+    while done.is_empty() || Instant::now() < until {
+        let before = crowd.progress()?;
+        let goes_on = || format!("queue of {queue}, after {done:?}");
+        crowd.goes_on(&before).with_context(goes_on)?;
+        thread::sleep(Duration::from_micros(chance.u64(0..20_000)));
+        let action = act(&crowd, &mut chance, tally);
+        done.push(action.with_context(goes_on)?);
+    }
+    crowd.is_well()?;
+    tally.rounds += crowd.finish()?.iter().sum::<u64>();
+    Ok(())
+}
+
+/// Starts one load of a random kind.
+fn begin(crowd: &mut Crowd, ranks: usize, chance: &mut Rng) -> Result<()> {
+    let all: Vec<usize> = (0..ranks).collect();
+    let own: String = all.iter().map(|rank| format!(" m{rank}")).collect();
+    let look = chance.u64(1..=12);
+    match chance.u8(0..8) {
+        0 => crowd.start("allreduce", &all, look, |_| format!("512 plain{own}")),
+        1 => crowd.start("allreduce", &all, look, |_| format!("512 copy{own}")),
+        2 => crowd.start("allreduce", &all, look, |_| format!("512 talk{own}")),
+        3 => crowd.start("ring", &all, look, |_| format!("512{own}")),
+        4 => crowd.start("feed", &[chance.usize(0..ranks)], look, |_| String::new()),
+        5 => crowd.start("locked", &[chance.usize(0..ranks)], look, |_| String::new()),
+        6 => crowd.start("mix", &[chance.usize(0..ranks)], look, |_| "20 64".to_owned()),
+        _ => crowd.start("exchange", &[0, 1], 1, |rank| {
+            if rank == 0 { "give r1".to_owned() } else { "take".to_owned() }
+        }),
+    }
+}
+
+/// Does one thing to all. What it was comes back.
+fn act(crowd: &Crowd, chance: &mut Rng, tally: &mut Tally) -> Result<String> {
+    let pids = crowd.pids();
+    let tool = || crowd.machine().tool();
+    Ok(match chance.u8(0..10) {
+        0..4 => {
+            crowd.cycle()?;
+            tally.cycles += 1;
+            "a cycle".to_owned()
+        }
+        4..6 => {
+            crowd.pause()?;
+            tally.pauses += 1;
+            "a pause".to_owned()
+        }
+        6 => {
+            tool().verb("check", &pids)?.done()?;
+            tool().verb("status", &pids)?.done()?;
+            "check and status".to_owned()
+        }
+        7 => {
+            let verb = chance.choice(["suspend", "quiesce"]).unwrap_or("suspend");
+            let hard = chance.bool();
+            let delay = chance.u64(0..120_000);
+            tally.interrupted += 1;
+            let running = tool().start_verb(verb, &pids)?;
+            thread::sleep(Duration::from_micros(delay));
+            let outcome = interrupted(running, hard)?;
+            let what =
+                format!("{verb} that was {} after {delay} us", if hard { "killed" } else { "asked to stop" });
+            all_run_again(crowd, &outcome).with_context(|| what.clone())?;
+            what
+        }
+        8 => {
+            let call = chance.choice(FAULTY).unwrap_or(FAULTY[0]);
+            let fault = format!("{call}:1:*=error(999)");
+            tally.faults += 1;
+            let suspend = tool().set("FAKECUDA_FAULTS", &fault).verb("suspend", &pids)?;
+            all_run_again(crowd, &suspend).with_context(|| fault.clone())?;
+            fault
+        }
+        _ => {
+            tally.faults += 1;
+            let suspend = tool().option("--timeout=0.01").verb("suspend", &pids)?;
+            all_run_again(crowd, &suspend).context("a suspend with little time")?;
+            "a suspend with little time".to_owned()
+        }
+    })
+}
+
+fn interrupted(running: Running, hard: bool) -> Result<Outcome> {
+    let pid = rustix::process::Pid::from_raw(running.pid()?).context("a pid")?;
+    let signal = if hard { rustix::process::Signal::KILL } else { rustix::process::Signal::TERM };
+    // It is our child, so the number is its own until it was waited for.
+    rustix::process::kill_process(pid, signal)?;
+    running.outcome()
+}
+
+/// Whatever a command came to: all run again, if need be by the command that finishes the job.
+fn all_run_again(crowd: &Crowd, outcome: &Outcome) -> Result<()> {
+    ensure!([-1, 0, 1, 3].contains(&outcome.code), "exit status {}: {}", outcome.code, outcome.text());
+    if outcome.code == 1 {
+        for pid in crowd.pids() {
+            let status = crowd.machine().status(pid)?;
+            let runs = status.get("phase").is_some_and(|phase| phase == "running");
+            ensure!(runs, "after exit status 1: {status}");
+        }
+        return Ok(());
+    }
+    let resume = crowd.machine().tool().verb("resume", &crowd.pids())?;
+    if resume.code == 3 {
+        let again = crowd.machine().tool().verb("resume", &crowd.pids())?;
+        again.done().with_context(|| resume.text())?;
+        return Ok(());
+    }
+    resume.done()?;
+    Ok(())
+}

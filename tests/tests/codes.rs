@@ -89,7 +89,8 @@ fn every_kind_of_address_given_to_every_way_of_freeing() -> Result<()> {
 fn imports_of_what_is_no_memory_handle() -> Result<()> {
     let twins = Twins::new()?;
     twins.all(&["begin 0", "new x 2M device:0 fd", "export fd x"])?;
-    for kind in [0, 1, 2, 4, 8, 99] {
+    // Without 8: fabric handles are hidden, and have tests of their own.
+    for kind in [0, 1, 2, 4, 99] {
         for fd in ["0", "9999"] {
             twins.ask(&format!("raw dlsym cuMemImportFromShareableHandle out {fd} {kind}"))?;
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use integration::threads::Thread;
-use integration::{Machine, Target};
+use integration::{Machine, Outcome, Target};
 
 const FAULTS: &str = "NVSNAP_GPU_SUSPEND_FAULTS";
 const TRACE: &str = "NVSNAP_GPU_SUSPEND_TRACE";
@@ -88,10 +88,22 @@ impl Pair {
     fn killed(&self, verb: &str, options: &[&str], place: &Place, effect: &str) -> Result<bool> {
         let pid = self.pids().get(place.worker).copied().context("a worker")?;
         let fault = format!("{}:{}:{pid}={effect}", place.call, place.nth);
-        let tool = options.iter().fold(self.machine.tool(), |tool, option| tool.option(option));
-        let outcome = tool.set(FAULTS, fault).verb(verb, &self.pids())?;
+        let outcome = self.after_rescue(verb, options, &fault)?;
         ensure!(matches!(outcome.code, -1 | 0), "{}", outcome.text());
         Ok(outcome.code == -1)
+    }
+
+    /// Runs a verb, once whoever still carries on what a killed command began has come to its end.
+    fn after_rescue(&self, verb: &str, options: &[&str], fault: &str) -> Result<Outcome> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let tool = options.iter().fold(self.machine.tool(), |tool, option| tool.option(option));
+            let outcome = tool.set(FAULTS, fault).verb(verb, &self.pids())?;
+            let is_early = outcome.code == 4 && outcome.text().contains("another nvsnap-gpu-suspend");
+            if !is_early || Instant::now() > deadline {
+                return Ok(outcome);
+            }
+        }
     }
 
     /// Waits until every process runs as if nothing had been done to it.
@@ -180,7 +192,7 @@ fn a_suspend_that_is_killed_is_undone_by_its_holder_or_finished_by_a_resume() ->
         if pair.killed("suspend", &[], place, effect)? && effect == "kill" {
             pair.runs()?;
         } else {
-            pair.machine.resume(&pair.pids())?.done()?;
+            pair.after_rescue("resume", &[], "")?.done()?;
         }
         pair.is_as_it_was()
     })
@@ -193,7 +205,7 @@ fn a_resume_that_is_killed_is_carried_on_by_its_holder_or_by_the_next() -> Resul
         pair.places_of("resume", &[])
     };
     each(["kill", "crash"], places, |pair, place, effect| {
-        pair.machine.suspend(&pair.pids())?.done()?;
+        pair.after_rescue("suspend", &[], "")?.done()?;
         if pair.killed("resume", &[], place, effect)? {
             // Where nothing had been begun yet, nobody carries on.
             let looks = matches!(place.call.as_str(), "inspect" | "cuCheckpointProcessGetState");
@@ -201,7 +213,7 @@ fn a_resume_that_is_killed_is_carried_on_by_its_holder_or_by_the_next() -> Resul
             if effect == "kill" && begun {
                 pair.runs()?;
             } else {
-                pair.machine.resume(&pair.pids())?.done()?;
+                pair.after_rescue("resume", &[], "")?.done()?;
             }
         }
         pair.is_as_it_was()

@@ -106,6 +106,11 @@ impl Connection {
         }
     }
 
+    /// Whether the client has closed its side altogether, as one that was killed has.
+    pub(super) fn has_hung_up(&self) -> bool {
+        socket::has_hung_up(self.socket.as_fd())
+    }
+
     /// Until when something has to happen on it.
     pub(super) fn deadline(&self, limits: &Limits) -> Option<Instant> {
         match &self.state {

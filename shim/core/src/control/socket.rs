@@ -35,6 +35,14 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Whether the other end is closed altogether; one that has only ended its writing still wants its answer.
+pub(super) fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one entry, which lives through the call.
+    let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
+    ready > 0 && entry.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
 /// Connects to an abstract name, close-on-exec and then not blocking. Waits at most `wait` for a server whose queue
 /// is full (`WouldBlock`); `ConnectionRefused` when nobody listens in this network namespace.
 pub fn connect(name: &str, wait: Duration) -> io::Result<OwnedFd> {

@@ -39,6 +39,8 @@ pub(crate) struct Script {
     pub(crate) tended: AtomicU32,
     /// The byte that the one known secret is made of; 0 for [`SECRET`].
     pub(crate) known: AtomicU8,
+    /// Done by the next `inspect`, on the thread that serves all clients.
+    pub(crate) during_inspect: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Bytes in an inventory that is asked for without allocations.
     pub(crate) long_inventory: AtomicU32,
     notes: Mutex<Vec<String>>,
@@ -64,6 +66,8 @@ fn failure(cause: Cause) -> Failure {
 
 impl Operations for Script {
     fn inspect(&self, request: InspectRequest) -> Result<Inventory, Failure> {
+        let during = self.during_inspect.lock().unwrap_or_else(PoisonError::into_inner).take();
+        during.into_iter().for_each(|act| act());
         let padding =
             if request.allocations { 0 } else { self.long_inventory.load(Ordering::Relaxed) as usize };
         let shim_version = "x".repeat(padding);
@@ -210,6 +214,11 @@ impl Client {
                 return answer;
             }
         }
+    }
+
+    /// Says that nothing more is going to be asked.
+    pub(crate) fn end_writing(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).expect("connected");
     }
 
     /// Reads until the server closes, and gives what came. A reset after it is a close.

@@ -10,7 +10,7 @@ use protocol::{
 };
 use shim_core::control::Limits;
 
-use crate::fixture::{PATIENCE, Target};
+use crate::fixture::{Client, PATIENCE, Target};
 
 const QUIESCE: QuiesceRequest = QuiesceRequest { level: GateLevel::Memory, wait_ms: 0, name_streams: false };
 const CLOSE_LAUNCH: QuiesceRequest =
@@ -219,4 +219,24 @@ fn an_idle_worker_looks_after_things_while_the_process_runs_and_only_then() {
     target.client().ask::<verbs::Quiesce>(&QUIESCE).expect("quiet");
     std::thread::sleep(soon * 10);
     assert_eq!(tended(), before, "not while it is quiesced");
+}
+
+#[test]
+fn a_verb_whose_asker_was_gone_before_it_was_read_is_not_begun() {
+    let target = Target::start(Limits::DEFAULT);
+    let name = target.name.clone();
+    // It comes and goes while the server is busy with another.
+    *target.script.during_inspect.lock().expect("not poisoned") = Some(Box::new(move || {
+        Client::connect(&name).send::<verbs::Quiesce>(&QUIESCE);
+    }));
+    target.assert_serves();
+    let mut client = target.client();
+    client.ask::<verbs::Inspect>(&InspectRequest { allocations: true }).expect("served");
+    assert_eq!(target.phases.get(), Phase::Running);
+    // One that has only ended its writing is there still.
+    let mut patient = target.client();
+    let exchange = patient.send::<verbs::Quiesce>(&QUIESCE);
+    patient.end_writing();
+    patient.hear(exchange).expect("quiesced");
+    assert_eq!(target.script.changes.load(Ordering::SeqCst), 1, "the other was not carried out");
 }

@@ -274,12 +274,16 @@ impl Reactor {
                 client.state = State::Parked { request, since: now };
                 self.hand_over_parked(index);
             }
+            // Whoever undoes what a killed command did may have looked already, and found this process running.
+            Ok(_) if client.has_hung_up() => client.state = State::Closed,
             Ok(request) => {
                 let (server, verb) = (self.server, request.verb());
                 match carry::objection(server.operations, server.phases, verb, self.changing) {
                     Some(failure) => self.fail(index, &failure, now),
                     None => {
                         self.changing = Some(verb);
+                        // From here on everybody who looks sees it, also before the worker has taken it up.
+                        server.phases.begin(verb);
                         server.changes.push(Job { connection, request, seen: 0 });
                     }
                 }

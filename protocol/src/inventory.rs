@@ -194,4 +194,6 @@ pub enum BlockerKind {
     BoundPast,
     /// Drivers, of which more than one is loaded.
     SecondDriver,
+    /// Memory that a device has pinned.
+    Pinned,
 }

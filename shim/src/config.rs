@@ -5,7 +5,7 @@
 //! | `NVSNAP_GPUSHARE` | `on`, `off` | `off` makes the library inert |
 //! | `NVSNAP_GPUSHARE_LOG` | `stderr`, a path | where the log goes; none by default |
 //! | `NVSNAP_GPUSHARE_FABRIC` | `0`, `1` | lets fabric handles through |
-//! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | lets GDRCopy be used |
+//! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | memory pinned by GDRCopy is no obstacle: the program pins anew after a resume |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
 //!
 //! An empty value is the default. A bad value is ignored, and said once the program has begun to use CUDA. A privileged
@@ -95,14 +95,12 @@ pub(crate) fn fabric() -> bool {
     has(FABRIC)
 }
 
-/// Whether GDRCopy may be used.
-#[allow(dead_code, reason = "for the hooks of the families")]
+/// Whether memory that GDRCopy has pinned is the program's own business.
 pub(crate) fn gdrcopy() -> bool {
     has(GDRCOPY)
 }
 
 /// Whether the driver's own descriptors are handed out.
-#[allow(dead_code, reason = "for the hooks of the families")]
 pub(crate) fn raw_fd() -> bool {
     has(RAW_FD)
 }

@@ -222,4 +222,6 @@ pub enum BlockerKind {
     SecondDriver,
     /// Memory that can be shared over a fabric.
     Fabric,
+    /// Memory that a device has pinned.
+    Pinned,
 }

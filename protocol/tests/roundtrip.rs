@@ -116,6 +116,7 @@ fn blocker() -> impl Strategy<Value = Blocker> {
         B::UnknownAbi,
         B::BoundPast,
         B::SecondDriver,
+        B::Pinned,
     ]);
     (kind, any::<(u64, String)>()).prop_map(|(kind, (count, example))| Blocker { kind, count, example })
 }

@@ -12,9 +12,10 @@ use cuda_sys::{
     DeviceAttribute, DevicePtr, HandleType, LocationType, MemHandle, MemLocation,
 };
 use shim_core::blocks::{Blocks, Span};
+use shim_core::calls::CallId;
 use shim_core::world::{Description, Origin};
 
-use crate::driver::real;
+use crate::driver::{self, real};
 use crate::hooks::vmm::name;
 use crate::world::{self, let_go, world};
 
@@ -79,7 +80,8 @@ fn find_out(device: Device) -> u64 {
         asked.is_ok() && value != 0
     };
     let mut abilities = 0;
-    if has(DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+    if driver::has(CallId::cuMemCreate)
+        && has(DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
         && has(DeviceAttribute::HANDLE_TYPE_POSIX_FD_SUPPORTED)
     {
         abilities |= BACKED;

@@ -29,7 +29,6 @@ unsafe impl Sync for Poison {}
 static POISON: Poison = Poison { state: AtomicU8::new(CLEAN), text: UnsafeCell::new(Line::new()) };
 
 /// What the first panic said, if there was one.
-#[allow(dead_code, reason = "for the verbs")]
 pub(crate) fn poisoned() -> Option<&'static str> {
     if POISON.state.load(Ordering::Acquire) != POISONED {
         return None;

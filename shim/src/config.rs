@@ -5,7 +5,7 @@
 //! | `NVSNAP_GPUSHARE` | `on`, `off` | `off` makes the library inert |
 //! | `NVSNAP_GPUSHARE_LOG` | `stderr`, a path | where the log goes; none by default |
 //! | `NVSNAP_GPUSHARE_FABRIC` | `0`, `1` | lets fabric handles through |
-//! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | lets GDRCopy be used |
+//! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | memory pinned by GDRCopy is no obstacle: the program pins anew after a resume |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
 //! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 512 by default |
 //! | `NVSNAP_GPUSHARE_STAGE` | MiB, 0 to 1048576 | host memory for chunks read while the driver restores; 4096 by default |
@@ -171,8 +171,7 @@ pub(crate) fn fabric() -> bool {
     has(FABRIC)
 }
 
-/// Whether GDRCopy may be used.
-#[allow(dead_code, reason = "for the hooks of the families")]
+/// Whether memory that GDRCopy has pinned is the program's own business.
 pub(crate) fn gdrcopy() -> bool {
     has(GDRCOPY)
 }

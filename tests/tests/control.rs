@@ -248,3 +248,25 @@ fn a_program_ends_while_clients_are_connected() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_command_in_another_network_namespace_is_told_so() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    worker.ok("begin 0")?;
+    let mut command = machine.command("unshare");
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        command.arg("--map-root-user");
+    }
+    let pid = worker.pid().to_string();
+    let output = command.arg("--net").arg(&machine.artifacts().tool).args(["check", &pid]).output()?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!output.status.success(), "{text}");
+    assert!(
+        text.contains("network namespace") && text.contains(&format!("nsenter --target {pid} --net")),
+        "{text}"
+    );
+    Ok(())
+}

@@ -46,25 +46,27 @@ fn what_the_driver_keeps_is_counted_while_it_is_alive() -> Result<()> {
     Ok(())
 }
 
+/// More than what contexts alone may take of a card.
 #[test]
 fn a_card_too_full_for_what_the_driver_saved_is_refused_before_the_restore() -> Result<()> {
     let mut machine = Machine::stand_in()?;
-    machine.set("FAKECUDA_MEMORY", (256 * MIB).to_string());
+    machine.set("FAKECUDA_MEMORY", (4096 * MIB).to_string());
     let worker = machine.worker("a").preload().start()?;
-    for line in ["begin 0", "stream s", "malloc-async x 128M s", "sync s", "fill x 0 128M 12"] {
+    for line in ["begin 0", "stream s", "malloc-async x 2G s", "sync s", "fill x 0 4M 12"] {
         worker.ok(line)?;
     }
-    let sum = worker.ok("sum x 0 128M")?;
+    let sum = worker.ok("sum x 0 4M")?;
     machine.suspend(&[worker.pid()])?.done()?;
     let hog = machine.worker("hog").start()?;
-    for line in ["begin 0", "new x 200M device:0"] {
+    for line in ["begin 0", "new x 2500M device:0"] {
         hog.ok(line)?;
     }
     let refused = machine.resume(&[worker.pid()])?;
     assert!(refused.code != 0 && refused.text().contains("memory"), "{}", refused.text());
-    assert_eq!(machine.status(worker.pid())?["driver"], "checkpointed", "the restore has not begun");
+    let status = machine.status(worker.pid())?;
+    assert_eq!(status.get("driver"), Some(&"checkpointed".into()), "the restore has not begun: {status}");
     hog.ok("drop x")?;
     machine.resume(&[worker.pid()])?.done()?;
-    assert_eq!(worker.ok("sum x 0 128M")?, sum);
+    assert_eq!(worker.ok("sum x 0 4M")?, sum);
     Ok(())
 }

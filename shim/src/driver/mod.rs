@@ -31,7 +31,6 @@ static ADDRESSES: [AtomicUsize; CallId::COUNT] = [const { AtomicUsize::new(0) };
 static BASE: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the driver has `call`.
-#[allow(dead_code, reason = "for the verbs")]
 pub(crate) fn has(call: CallId) -> bool {
     address(call).is_ok()
 }

@@ -29,8 +29,8 @@ struct Others {
     lookups: Vec<usize>,
 }
 
-/// What stands in the way of a suspend.
-pub(crate) fn blockers() -> Vec<Blocker> {
+/// What stands in the way of a suspend. `maps` is what the kernel says is mapped.
+pub(crate) fn blockers(maps: &str) -> Vec<Blocker> {
     let own = own_base();
     let mut others = Others::default();
     loaded::walk(&mut |listed| {
@@ -56,7 +56,7 @@ pub(crate) fn blockers() -> Vec<Blocker> {
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let bound =
         example.map(|example| Blocker { kind: BlockerKind::BoundPast, count: count(bound.len()), example });
-    let drivers = others.drivers.len().max(mapped_drivers());
+    let drivers = others.drivers.len().max(mapped_drivers(maps));
     let second = (drivers > 1).then(|| Blocker {
         kind: BlockerKind::SecondDriver,
         count: count(drivers),
@@ -113,8 +113,7 @@ fn extent(listed: &Listed<'_>) -> Range<usize> {
 }
 
 /// How often a file with the driver's name is mapped from its beginning: also in other namespaces of the loader.
-fn mapped_drivers() -> usize {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+fn mapped_drivers(maps: &str) -> usize {
     maps.lines().filter(|line| begins_a_driver(line)).count()
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use cuda_sys::{CuResult, Device, Uuid};
 use protocol::{DeviceInfo, InspectRequest, Inventory};
 
-use super::{Phases, quiesce};
+use super::{Phases, pinned, quiesce};
 use crate::driver::real;
 use crate::world::world;
 use crate::{boundary, driver, hooks};
@@ -84,7 +84,9 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
     blockers.extend(hooks::refuse::blockers());
     blockers.extend(driver::new_form_blocker());
     if request.allocations {
-        blockers.extend(driver::past_us());
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        blockers.extend(driver::past_us(&maps));
+        blockers.extend(pinned::blocker(&maps));
     }
     let drain = quiesce::look();
     Inventory {

@@ -6,6 +6,7 @@
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod load;
+mod pinned;
 pub(crate) mod quiesce;
 pub(crate) mod release;
 pub(crate) mod remap;

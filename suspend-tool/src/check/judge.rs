@@ -250,6 +250,12 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "way(s) to a driver function that lead past the library",
             "open that library without RTLD_DEEPBIND, and name nvsnap-gpushare first in LD_PRELOAD",
         ),
+        BlockerKind::Pinned => (
+            "pinned",
+            "window(s) of GDRCopy on memory of the GPU",
+            "switch GDRCopy off in the program (NCCL_GDRCOPY_ENABLE=0), or set NVSNAP_GPUSHARE_GDRCOPY=1 if it pins \
+             anew after a resume",
+        ),
         BlockerKind::SecondDriver => (
             "second-driver",
             "copies of the CUDA driver library in one process",

@@ -8,6 +8,7 @@ use cuda_sys::{CuError, CuResult, Device, DeviceAttribute, Uuid};
 
 use super::{attributes, uuid};
 use crate::args;
+use crate::config::config;
 use crate::driver::{Driver, driver};
 
 /// The ordinal in a `CUdevice`, if there is such a device.
@@ -71,7 +72,10 @@ pub(crate) unsafe fn cuDeviceGetAttribute(
     let physical = physical(dev)?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(value) }?;
-    place.write(attributes::value(attribute.0, physical).ok_or(CuError::INVALID_VALUE)?);
+    let value = attributes::value(attribute.0, physical).ok_or(CuError::INVALID_VALUE)?;
+    // A driver without these calls reports a device without them.
+    let vmm = attribute == DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    place.write(if vmm && config().lacks("cuMemCreate") { 0 } else { value });
     Ok(())
 }
 

@@ -176,11 +176,12 @@ fn memory_is_mapped_whole_and_as_often_as_one_likes() {
             (at, GRANULE, 0),
             (at, 3 * GRANULE, 0),
             (at, 2 * GRANULE, 4096),
-            (DevicePtr(at.0 + 4096), 2 * GRANULE, 0),
+            (DevicePtr(at.0 + 4096), GRANULE, 0),
         ] {
             assert_eq!(part(at, size, offset), Err(CuError::NOT_SUPPORTED), "{size} {offset}");
         }
         assert_eq!(part(at, 0, 0), Err(CuError::INVALID_VALUE));
+        assert_eq!(part(DevicePtr(at.0 + 4096), 2 * GRANULE, 0), Err(CuError::INVALID_VALUE));
     });
 }
 

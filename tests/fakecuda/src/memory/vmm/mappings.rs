@@ -32,8 +32,11 @@ pub(crate) unsafe fn cuMemMap(
         return Err(CuError::INVALID_VALUE);
     }
     let at = args::size(ptr.0);
-    if offset != 0 || size != memory.size || !at.is_multiple_of(GRANULE) {
+    if offset != 0 || size != memory.size {
         return Err(CuError::NOT_SUPPORTED);
+    }
+    if !at.is_multiple_of(GRANULE) {
+        return Err(CuError::INVALID_VALUE);
     }
     multicast::wait_for_members(driver, &memory);
     let id = driver.memory.new_id();

@@ -3,6 +3,7 @@
 //! A [`Machine`] stands for one computer: it owns a stand-in driver of its own, or is the real GPU. A [`Target`] is a
 //! process on it that does as it is told, line by line; nothing here waits by sleeping.
 
+mod allocations;
 mod artifacts;
 pub mod bench;
 mod calls;
@@ -21,6 +22,7 @@ mod target;
 mod tool;
 mod usage;
 
+pub use allocations::allocations;
 pub use artifacts::Artifacts;
 pub use calls::Call;
 pub use endure::endure;

@@ -9,6 +9,9 @@
 
 mod bus;
 mod capture;
+mod devices;
+mod events;
+mod locked;
 mod measure;
 mod memory;
 mod objects;
@@ -114,9 +117,12 @@ impl Session {
             return answer;
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 9] = [
+        let families: [Family; 12] = [
             vmm::obey,
             team::obey,
+            devices::obey,
+            events::obey,
+            locked::obey,
             memory::obey,
             work::obey,
             capture::obey,

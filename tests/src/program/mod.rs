@@ -11,6 +11,7 @@ mod bus;
 mod capture;
 mod devices;
 mod events;
+mod foreign;
 mod locked;
 mod measure;
 mod memory;
@@ -117,11 +118,12 @@ impl Session {
             return answer;
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 12] = [
+        let families: [Family; 13] = [
             vmm::obey,
             team::obey,
             devices::obey,
             events::obey,
+            foreign::obey,
             locked::obey,
             memory::obey,
             work::obey,

@@ -3,6 +3,7 @@
 //! A [`Machine`] stands for one computer: it owns a stand-in driver of its own, or is the real GPU. A [`Target`] is a
 //! process on it that does as it is told, line by line; nothing here waits by sleeping.
 
+mod allocations;
 mod artifacts;
 pub mod bench;
 mod board;
@@ -25,6 +26,7 @@ pub mod threads;
 mod tool;
 mod usage;
 
+pub use allocations::allocations;
 pub use artifacts::Artifacts;
 pub use board::Board;
 pub use calls::Call;

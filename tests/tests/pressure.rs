@@ -105,3 +105,41 @@ fn a_full_card_can_be_suspended() -> Result<()> {
     }
     Ok(())
 }
+
+/// CASES 14: a block below the granularity must not cost a granule.
+#[test]
+fn many_small_blocks_take_as_much_memory_as_natively_and_give_it_all_back() -> Result<()> {
+    const BLOCKS: usize = 20_000;
+    let mut machine = Machine::stand_in()?;
+    machine.set("FAKECUDA_MEMORY", (1024 * MIB).to_string());
+    let mut taken = Vec::new();
+    for (name, preload) in [("without", false), ("with", true)] {
+        let worker = machine.worker(name).preload_if(preload).start()?;
+        worker.ok("begin 0")?;
+        let before = machine.usage()?.device(0);
+        worker.ok(&format!("malloc-many {BLOCKS} 4096"))?;
+        taken.push(machine.usage()?.device(0) - before);
+        if preload {
+            let made = machine.calls(worker.pid())?.iter().filter(|call| call.name == "cuMemCreate").count();
+            assert!(made <= 64, "{made} allocations for {BLOCKS} blocks");
+            // What the blocks hold is carried, wherever in a slab they lie.
+            for block in [0, 1, 511, 512, BLOCKS - 1] {
+                worker.ok(&format!("memset many-{block} 0 4096 {}", block % 251))?;
+            }
+            machine.suspend(&[worker.pid()])?.done()?;
+            machine.resume(&[worker.pid()])?.done()?;
+            for block in [0, 1, 511, 512, BLOCKS - 1] {
+                let byte = format!("{:02x}", block % 251).repeat(2);
+                assert_eq!(worker.ok(&format!("read many-{block} 4094 2"))?, byte, "block {block}");
+            }
+        }
+        worker.ok(&format!("free-many {BLOCKS}"))?;
+        // A slab is kept for the next small block.
+        let left = machine.usage()?.device(0).saturating_sub(before);
+        assert!(left <= 2 * MIB, "{name} keeps {left} bytes");
+        worker.end()?;
+    }
+    let [native, shimmed] = taken.as_slice() else { anyhow::bail!("two runs") };
+    assert!(*shimmed * 10 <= *native * 11, "{native} bytes without the library, {shimmed} with it");
+    Ok(())
+}

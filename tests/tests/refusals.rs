@@ -118,3 +118,46 @@ fn a_driver_without_the_checkpoint_api() -> Result<()> {
     holder.ok("sum good 0 2M")?;
     Ok(())
 }
+
+/// What other APIs and devices hold of a program's memory: refused with the count and a remedy while it is there, and not after.
+#[test]
+fn what_other_apis_and_devices_hold() -> Result<()> {
+    // How it is made, what `check` says of it, its remedy, and how it ends.
+    let kinds: [(&[&str], &str, &str, &[&str]); 4] = [
+        (&["new x 2M device:0", "dma-buf f x 2M"], "1 raw handle", "dma-buf", &["close f", "drop x"]),
+        (
+            &["sparse map 4096 good", "sparse map 8192 good"],
+            "2 sparse",
+            "free them",
+            &["sparse unmap 4096 good", "sparse unmap 8192 good"],
+        ),
+        (&["external e"], "1 allocation(s) of a graphics api", "free them", &["end-external e"]),
+        (
+            &["graphics map 64", "graphics map 128"],
+            "2 mapped graphics",
+            "unmap them",
+            &["graphics unmap 64", "graphics unmap 128"],
+        ),
+    ];
+    for (make, count, remedy, end) in kinds {
+        let machine = Machine::stand_in()?;
+        let holder = worker(&machine, "holder", true)?;
+        accepts(&machine, &[&holder])?;
+        all(&holder, make)?;
+        refuses(&machine, &[&holder], holder.pid(), count)?;
+        refuses(&machine, &[&holder], holder.pid(), remedy)?;
+        all(&holder, end)?;
+        accepts(&machine, &[&holder])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_raw_descriptor_that_was_asked_for() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let holder = machine.worker("holder").preload().set("NVSNAP_GPUSHARE_RAW_FD", "1").start()?;
+    all(&holder, &["begin 0", "new good 2M device:0 fd", "fill good 0 2M 1"])?;
+    accepts(&machine, &[&holder])?;
+    holder.ok("export fd good")?;
+    refuses(&machine, &[&holder], holder.pid(), "nvsnap_gpushare_raw_fd")
+}

@@ -53,6 +53,10 @@ pub(crate) use crate::memory::host::{
     cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetDevicePointer_v2, cuMemHostGetFlags,
     cuMemHostRegister_v2, cuMemHostUnregister,
 };
+pub(crate) use crate::memory::interop::{
+    cuDestroyExternalMemory, cuGraphicsMapResources, cuGraphicsUnmapResources, cuImportExternalMemory,
+    cuMemGetHandleForAddressRange, cuMemMapArrayAsync,
+};
 pub(crate) use crate::memory::ipc::{
     cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2,
 };

@@ -1,10 +1,10 @@
 //! What calls cost, many times over, and what they leave in memory.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cuda_sys::{
-    AccessDesc, AccessFlags, AllocationProp, AllocationType, CuResult, LocationType, MemHandle, MemLocation,
-    Stream,
+    AccessDesc, AccessFlags, AllocationProp, AllocationType, CuResult, DevicePtr, LocationType, MemHandle,
+    MemLocation, Stream,
 };
 
 use super::objects::Range;
@@ -18,6 +18,8 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "hoard" => hoard(session, words),
         "time-launches" => time_launches(session, words),
         "time-exchange" => time_exchange(words),
+        "malloc-many" => malloc_many(session, words),
+        "free-many" => free_many(session, words),
         _ => return None,
     })
 }
@@ -100,6 +102,38 @@ fn time_exchange(words: &mut Words<'_>) -> Answer {
     // SAFETY: a place that holds a mode.
     let exchange = || Ok(unsafe { driver::cuThreadExchangeStreamCaptureMode(&raw mut mode) }?);
     Ok(fastest(words.size()?, exchange, || Ok(()))?.to_string())
+}
+
+/// `malloc-many COUNT SIZE`: so many blocks of `cuMemAlloc`. The answer is nanoseconds per block.
+fn malloc_many(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (count, size) = (words.size()?, words.size()?);
+    let mut blocks = Vec::with_capacity(count);
+    let begin = Instant::now();
+    for _ in 0..count {
+        let mut address = DevicePtr(0);
+        // SAFETY: a place for the address.
+        unsafe { driver::cuMemAlloc_v2(&raw mut address, size) }?;
+        blocks.push(address);
+    }
+    let spent = begin.elapsed().as_nanos() / u128::try_from(count.max(1)).unwrap_or(1);
+    for (number, address) in blocks.into_iter().enumerate() {
+        session.objects.ranges.put(&format!("many-{number}"), Range { address, size });
+    }
+    Ok(spent.to_string())
+}
+
+/// `free-many COUNT`: gives the first so many of them back. The answer is nanoseconds per block.
+fn free_many(session: &Session, words: &mut Words<'_>) -> Answer {
+    let count = words.size()?;
+    let blocks: Vec<Range> = (0..count)
+        .map(|number| session.objects.ranges.get(&format!("many-{number}")))
+        .collect::<Result<_, _>>()?;
+    let begin = Instant::now();
+    for block in blocks {
+        // SAFETY: the program does not use it any more.
+        unsafe { driver::cuMemFree_v2(block.address) }?;
+    }
+    Ok((begin.elapsed().as_nanos() / u128::try_from(count.max(1)).unwrap_or(1)).to_string())
 }
 
 fn resident_kib() -> Result<u64, Trouble> {

@@ -263,7 +263,7 @@ pub(super) fn to_hex(bytes: &[u8]) -> String {
     })
 }
 
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+pub(super) fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     let pairs = text.as_bytes().chunks(2);
     let byte = |pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     pairs.map(byte).collect::<Option<_>>().ok_or_else(|| format!("{text} is not hexadecimal"))

@@ -9,7 +9,11 @@
 
 mod bus;
 mod capture;
+mod devices;
+mod events;
+mod foreign;
 mod load;
+mod locked;
 mod measure;
 mod memory;
 mod objects;
@@ -118,9 +122,13 @@ impl Session {
             }
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 10] = [
+        let families: &[Family] = &[
             vmm::obey,
             team::obey,
+            devices::obey,
+            events::obey,
+            foreign::obey,
+            locked::obey,
             memory::obey,
             work::obey,
             capture::obey,

@@ -33,3 +33,54 @@ pub(super) fn host_memory_needs_no_context(stage: &mut Stage) -> Result<()> {
     stage.cycle(&[&a])?;
     a.all(&["sum device:0 0 2M", "sum numa:0 0 2M", "on fresh props numa:0", "on fresh release host"])
 }
+
+/// Flags are kept, the device's address of the memory stays what it was, and what was registered stays so.
+pub(super) fn registered_memory_stays_registered(stage: &mut Stage) -> Result<()> {
+    const PORTABLE_AND_MAPPED: u32 = 3;
+    const READ_ONLY: u32 = 8;
+    let a = stage.worker("a")?;
+    a.all(&["pages whole 1M", "pages odd 64K", "pages fixed 64K", "malloc-host own 64K", "malloc x 1M"])?;
+    a.all(&[&format!("register whole 0 1M {PORTABLE_AND_MAPPED}"), "register odd 100 5000 1"])?;
+    a.all(&["cpu-write fixed 0 0badcafe", &format!("register fixed 0 64K {READ_ONLY}")])?;
+    a.refused("register whole 4096 4096 0", 712)?;
+    a.all(&["device-pointer dw whole 0 1M", "device-pointer df fixed 0 64K", "fill dw 0 1M 5"])?;
+    a.all(&["cpu-write odd 100 01020304", "cpu-write own 0 05060708"])?;
+    for round in 0..3 {
+        stage.cycle(&[&a])?;
+        a.says("device-pointer dw whole 0 1M", "0")?;
+        a.says("device-pointer df fixed 0 64K", "0")?;
+        for (memory, offset) in [("whole", 0), ("odd", 100), ("fixed", 0), ("own", 0)] {
+            a.ok(&format!("host-flags {memory} {offset}"))?;
+            a.ok(&format!("cpu-read {memory} {offset} 8"))?;
+        }
+        a.all(&[&format!("add dw 0 1M {round}"), "cpu-read whole 4096 8", "sum dw 0 1M", "sum df 0 64K"])?;
+        a.ok("move x 0 dw 0 1M")?;
+        a.ok("sum x 0 1M")?;
+        a.refused("register whole 0 1M 0", 712)?;
+    }
+    a.all(&["unregister whole 0", "unregister odd 100", "unregister fixed 0", "free-host own"])?;
+    a.refused("unregister whole 0", 713)?;
+    a.ok("register whole 0 1M 0").map(drop)
+}
+
+/// One range of `/dev/shm`, registered by two processes: what the GPU writes for one the other reads.
+pub(super) fn registered_memory_that_two_processes_share(stage: &mut Stage) -> Result<()> {
+    let (a, b) = (stage.worker("a")?, stage.worker("b")?);
+    let path = format!("/dev/shm/nvsnap-test-{}", a.pid());
+    for worker in [&a, &b] {
+        worker.target().ok(&format!("pages s 1M {path}"))?;
+        worker.all(&["register s 0 1M 3", "device-pointer d s 0 1M"])?;
+    }
+    std::fs::remove_file(&path)?;
+    for round in 0..3 {
+        a.all(&[&format!("fill d 0 1M {}", 40 + round)])?;
+        b.all(&["cpu-read s 4096 8", "sum d 0 1M", "add d 0 1M 1"])?;
+        a.all(&["cpu-read s 4096 8", "sum d 0 1M"])?;
+        stage.cycle(&[&a, &b])?;
+        for worker in [&a, &b] {
+            worker.says("device-pointer d s 0 1M", "0")?;
+            worker.all(&["sum d 0 1M", "host-flags s 0"])?;
+        }
+    }
+    Ok(())
+}

@@ -5,11 +5,13 @@
 
 mod contexts;
 mod cycles;
+mod events;
 mod handles;
 mod host;
 mod malloc;
 mod mappings;
 mod orphans;
+mod peers;
 mod sharing;
 
 use anyhow::{Context, Result};
@@ -69,12 +71,18 @@ scenarios! {
     orphans::an_importer_comes_after_the_exporter_has_crashed on 1;
     host::memory_of_a_numa_node_is_carried on 1;
     host::host_memory_needs_no_context on 1;
+    host::registered_memory_stays_registered on 1;
+    host::registered_memory_that_two_processes_share on 1;
+    peers::copies_between_devices_need_no_peer_access on 2;
+    peers::opened_memory_is_copied_between_devices on 2;
+    events::an_event_connects_two_processes_over_suspends on 1;
     malloc::every_size_is_as_native_memory on 1;
     malloc::small_and_large_blocks_survive_cycles on 1;
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
     malloc::memory_opened_by_handle_is_shared on 1;
     contexts::the_current_context_is_as_it_was on 1;
+    contexts::a_context_ends_with_the_memory_that_was_made_in_it on 2;
     contexts::everything_works_from_a_thread_without_context on 1;
 }
 

@@ -6,6 +6,7 @@ mod mappings;
 mod marks;
 mod model;
 mod scale;
+mod team;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -14,6 +14,7 @@ use cuda_sys::{CuError, CuResult};
 use crate::slab::Slab;
 
 pub(crate) mod host;
+pub(crate) mod interop;
 pub(crate) mod ipc;
 pub(crate) mod managed;
 pub(crate) mod multicast;

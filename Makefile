@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DIST := dist
 
-.PHONY: build test lint fmt demo dist bench gpu-test install clean setup header kernels
+.PHONY: build test lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind
 
 build: setup dist
 
@@ -33,8 +33,15 @@ fmt:
 demo: dist
 	@$(DIST)/bin/nvsnap-gpushare-demo
 
-bench: setup
+bench: dist
 	cargo bench --workspace --locked
+	@if [ -e /dev/nvidiactl ]; then $(DIST)/gpu-tests/run bench torch-four; else $(DIST)/tests/bench --stand-in 1024; fi
+
+fuzz:
+	@scripts/fuzz $(or $(SECONDS),60)
+
+valgrind:
+	@scripts/valgrind
 
 gpu-test: dist
 	@$(DIST)/gpu-tests/run

@@ -22,6 +22,7 @@ import handles
 import malloc
 import mappings
 import probe
+import ring
 import sharing
 import work
 from api import start
@@ -44,6 +45,7 @@ SECTIONS = {
         checkpoint.blocks_locked,
         checkpoint.blocks_checkpointed,
         arena.arena,
+        ring.ring,
     )
 }
 # What a section starts beside itself.

@@ -35,6 +35,17 @@ extern "C" __global__ void add(u32 *p, u64 n, u32 v)
         p[i] += v;
 }
 
+// p[i] = a number that depends on i and seed and looks like chance: no two pages are alike.
+extern "C" __global__ void noise(u32 *p, u64 n, u32 seed)
+{
+    for (u64 i = first_index(); i < n; i += grid_stride()) {
+        u32 x = (u32)i * 0x9E3779B1u + (u32)(i >> 32) * 0x85EBCA77u + seed;
+        x = (x ^ x >> 16) * 0x7FEB352Du;
+        x = (x ^ x >> 15) * 0x846CA68Bu;
+        p[i] = x ^ x >> 16;
+    }
+}
+
 // dst[i] = src[i]
 extern "C" __global__ void copy(u32 *dst, const u32 *src, u64 n)
 {

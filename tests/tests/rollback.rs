@@ -181,7 +181,7 @@ fn each(
     check: impl Fn(&Pair, &Place) -> Result<()> + Sync,
 ) -> Result<()> {
     let places: Vec<Place> = places.into_iter().filter(worth_a_fault).collect();
-    ensure!(places.len() > 12, "only {} places: {places:?}", places.len());
+    ensure!(places.len() > 10, "only {} places: {places:?}", places.len());
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     let work = || {

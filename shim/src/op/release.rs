@@ -69,12 +69,16 @@ fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble>
         .map_err(|error| trouble((None, error)))?;
     let views = world().views();
     let saved = transfer::with_saver(largest, &parts, phases, |saver| {
-        todo.iter().enumerate().try_for_each(|(number, object)| {
-            let Backing::Live(real) = object.backing else { return Ok(()) };
+        let subjects = todo.iter().enumerate().filter_map(|(number, object)| {
+            let Backing::Live(real) = object.backing else { return None };
             let views = views.get(&object.key).map_or(&[][..], Vec::as_slice);
-            let subject = Subject::new(&object.what, real, views, AccessFlags::READ);
-            saver.copy(number, &subject).map_err(|error| (number, error))
-        })
+            Some((number, Subject::new(&object.what, real, views, AccessFlags::READ)))
+        });
+        let subjects: Vec<_> = subjects.collect();
+        subjects.iter().for_each(|(number, subject)| saver.announce(*number, subject));
+        subjects
+            .iter()
+            .try_for_each(|(number, subject)| saver.copy(*number, subject).map_err(|error| (*number, error)))
     });
     let saved = saved.map_err(trouble)?;
     // Before the records name it.

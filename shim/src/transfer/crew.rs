@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::TransferError;
 
 /// More threads than this move no more bytes.
-const MOST: usize = 8;
+const MOST: usize = 16;
 /// They call plain copies and nothing of the program's.
 const STACK: usize = 256 << 10;
 

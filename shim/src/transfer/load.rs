@@ -73,7 +73,7 @@ impl Loader<'_> {
     fn copy_to(&mut self, device: Device, address: u64, saved: &Saved) -> Result<(), TransferError> {
         if self.ring.as_ref().is_none_or(|ring| ring.device() != device) {
             self.ring = None;
-            self.ring = Some(Ring::new(device)?);
+            self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let zeroed = zero(address, saved, ring, self.desk.phases);
@@ -116,21 +116,22 @@ fn pump(desk: &Desk<'_>, address: u64, saved: &Saved, ring: &mut Ring) -> Result
 
 /// Starts the copy of what a slot was filled with.
 fn start(address: u64, parcel: &mut Parcel) -> Result<(), TransferError> {
-    let (stream, from) = (parcel.slot.stream(), parcel.slot.bytes(parcel.len).as_ptr());
+    let (stream, from) = (parcel.slot.depart(), parcel.slot.bytes(parcel.len).as_ptr());
     // SAFETY: as many bytes of the slot, which is ours until the copy is done, and of the object.
     unsafe { real::cuMemcpyHtoDAsync_v2(DevicePtr(address + parcel.at), from.cast(), parcel.len, stream) }
         .map_err(TransferError::driver("cuMemcpyHtoDAsync_v2"))
 }
 
 /// Fills the pieces that are zero.
-fn zero(address: u64, saved: &Saved, ring: &Ring, phases: &Phases) -> Result<(), TransferError> {
-    let Some(slot) = ring.idle.first() else { return Ok(()) };
+fn zero(address: u64, saved: &Saved, ring: &mut Ring, phases: &Phases) -> Result<(), TransferError> {
+    let Some(slot) = ring.idle.first_mut() else { return Ok(()) };
+    let stream = slot.depart();
     let mut at = address;
     for piece in saved.pieces() {
         if piece.place == Place::Zero {
             let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
             // SAFETY: a part of the object.
-            unsafe { real::cuMemsetD8Async(DevicePtr(at), 0, len, slot.stream()) }
+            unsafe { real::cuMemsetD8Async(DevicePtr(at), 0, len, stream) }
                 .map_err(TransferError::driver("cuMemsetD8Async"))?;
             phases.advance(piece.len);
         }
@@ -221,7 +222,7 @@ pub(super) mod tests {
 
     #[test]
     fn parts_leave_zeros_out_and_fit_a_slot() {
-        let (mut saved, slot) = (Saved::default(), 8 << 20);
+        let (mut saved, slot) = (Saved::default(), 2 << 20);
         for (len, place) in [(5, Place::Zero), (2 * slot + 3, Place::Host(100)), (7, Place::Zero)] {
             saved.push(Piece { len, place });
         }

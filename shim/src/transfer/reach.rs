@@ -35,6 +35,14 @@ impl Subject {
         Self { real, prop: what.prop, size: what.size, seen }
     }
 
+    /// The device that sees all of it, and where.
+    pub(super) fn on_device(&self) -> Option<(Device, u64)> {
+        match self.seen {
+            Some(Seen::ByDevice(device, address)) => Some((device, address)),
+            Some(Seen::ByProcessor(_)) | None => None,
+        }
+    }
+
     /// How many bytes it is.
     pub(super) fn size(&self) -> u64 {
         self.size

@@ -1,18 +1,23 @@
 //! A few slots of host memory through which bytes pass on their way between device and crew.
 
 use core::{ptr, slice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cuda_sys::{Device, Stream};
 
-use super::{Current, TransferError};
+use super::digest::{Digest, Hasher, Span};
+use super::{Current, GRAIN, TransferError};
 use crate::driver::real;
 
-/// Bytes of a slot: long enough that starting a copy costs nothing against it.
-const SLOT: usize = 8 << 20;
-/// Slots. Half of them are with the device at a time, half with the crew.
-pub(super) const SLOTS: usize = 6;
-/// How many copies are under way at once.
-pub(super) const FLYING: usize = SLOTS / 2;
+/// Bytes of a slot: a grain, so that many threads have something to copy at once, and long enough that starting a
+/// copy costs little against it.
+const SLOT: usize = GRAIN;
+/// Slots: a few with the device, and two for each thread of a large crew. With 40 of 2 MiB and 16 threads, an H200
+/// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (docs/BENCHMARKS.md).
+pub(super) const SLOTS: usize = 40;
+/// How many copies are under way at once: enough to keep the bus busy while one of them is waited for.
+pub(super) const FLYING: usize = 4;
 
 /// `size` bytes in slices of a slot: offset and length of each.
 pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
@@ -23,37 +28,104 @@ pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
-/// Memory for one copy, and the stream on which it is made.
+/// Room for one copy.
 #[derive(Debug)]
 pub(super) struct Slot {
     memory: *mut u8,
-    pinned: bool,
+    shared: Arc<Shared>,
+    /// On which its last copy was made.
     stream: Stream,
 }
+
+/// What all slots of a ring share; it goes with the last of them.
+#[derive(Debug)]
+struct Shared {
+    room: Room,
+    /// The streams on which copies are made, one for each copy that is under way.
+    lanes: [Stream; FLYING],
+    next: AtomicUsize,
+}
+
+/// The memory of all slots.
+#[derive(Debug)]
+struct Room {
+    start: *mut u8,
+    len: usize,
+    pinned: bool,
+    /// A copy may still write to it: better lost than somebody else's.
+    lost: AtomicBool,
+}
+
+// SAFETY: each slot has a part of its own.
+unsafe impl Send for Room {}
+// SAFETY: as above.
+unsafe impl Sync for Room {}
 
 // SAFETY: memory of ours that only the slot's owner touches.
 unsafe impl Send for Slot {}
 
-/// The slots for one device, and its context, current as long as the ring lives.
+/// The kernels that look at memory.
+#[derive(Debug)]
+enum Asked {
+    NotYet,
+    Loaded(Hasher),
+    /// The device cannot be asked, and that was said.
+    CannotBe,
+}
+
+/// Those of one device, and its context, current as long as the ring lives.
 #[derive(Debug)]
 pub(super) struct Ring {
     device: Device,
+    slots: usize,
     /// Before the context: a slot is given back while it is current.
     pub(super) idle: Vec<Slot>,
+    hasher: Asked,
     _current: Current,
 }
 
 impl Ring {
-    /// A ring for copies of `device`.
-    pub(super) fn new(device: Device) -> Result<Self, TransferError> {
+    /// A ring for copies of `device`, of `bytes` in all: with few bytes it has few slots.
+    pub(super) fn new(device: Device, bytes: u64) -> Result<Self, TransferError> {
         let current = Current::on(device)?;
-        let idle = (0..SLOTS).map(|_| Slot::new()).collect::<Result<_, _>>()?;
-        Ok(Self { device, idle, _current: current })
+        // More than can be under way, so that there is always one that comes back from the crew.
+        let slots = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(SLOT).clamp(FLYING + 1, SLOTS);
+        let shared = Arc::new(Shared {
+            room: Room::new(slots * SLOT)?,
+            lanes: [(); FLYING].map(|()| lane()),
+            next: AtomicUsize::new(0),
+        });
+        let slot = |number: usize| Slot {
+            memory: shared.room.start.wrapping_add(number * SLOT),
+            shared: Arc::clone(&shared),
+            stream: Stream::NULL,
+        };
+        let idle = (0..slots).map(slot).collect();
+        Ok(Self { device, slots, idle, hasher: Asked::NotYet, _current: current })
     }
 
     /// Whether some of its slots are elsewhere.
     pub(super) fn is_short(&self) -> bool {
-        self.idle.len() < SLOTS
+        self.idle.len() < self.slots
+    }
+
+    /// The digests of memory that the device can read. `None` where it cannot be asked: then the processor looks at
+    /// the bytes when they have come.
+    pub(super) fn digests(&mut self, spans: &[Span]) -> Option<Vec<Digest>> {
+        if matches!(self.hasher, Asked::NotYet) {
+            self.hasher = match Hasher::new(self.device) {
+                Ok(hasher) => Asked::Loaded(hasher),
+                Err(error) => cannot(self.device, error),
+            };
+        }
+        let Asked::Loaded(hasher) = &mut self.hasher else { return None };
+        match hasher.digests(spans) {
+            Ok(digests) => Some(digests),
+            Err(error) => {
+                self.hasher = cannot(self.device, error);
+                None
+            }
+        }
     }
 
     /// Which device.
@@ -63,26 +135,9 @@ impl Ring {
 }
 
 impl Slot {
-    /// Page-locked memory and a stream of its own. A card with no byte free may have neither for us: then plain
-    /// memory and the default stream do, more slowly.
-    fn new() -> Result<Self, TransferError> {
-        let mut memory = ptr::null_mut();
-        // SAFETY: `memory` is writable.
-        let pinned = unsafe { real::cuMemHostAlloc(&raw mut memory, SLOT, 0) }.is_ok();
-        if !pinned {
-            memory = plain()?;
-        }
-        let mut stream = Stream::NULL;
-        // SAFETY: `stream` is writable.
-        if let Err(error) = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-            log!("cuStreamCreate: {error}; the default stream does");
-            stream = Stream::NULL;
-        }
-        Ok(Self { memory: memory.cast(), pinned, stream })
-    }
-
-    /// The stream for this slot's copies.
-    pub(super) fn stream(&self) -> Stream {
+    /// A stream for the slot's next copies, which [`Slot::wait`] then waits for.
+    pub(super) fn depart(&mut self) -> Stream {
+        self.stream = self.shared.lane();
         self.stream
     }
 
@@ -94,7 +149,7 @@ impl Slot {
 
     /// Waits until the slot's copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: our own stream, or the default one.
+        // SAFETY: a stream of ours that lives as long as `lanes`, or the default one.
         unsafe { real::cuStreamSynchronize(self.stream) }
             .map_err(TransferError::driver("cuStreamSynchronize"))
     }
@@ -103,33 +158,83 @@ impl Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         // A copy that still writes to the memory must not outlive it.
-        let idle = self.wait();
-        let ended = if self.stream.is_null() {
-            Ok(())
-        } else {
-            // SAFETY: our own stream, not used any more.
-            unsafe { real::cuStreamDestroy_v2(self.stream) }
-        };
-        let freed = if self.pinned {
-            // SAFETY: from `cuMemHostAlloc`.
-            unsafe { real::cuMemFreeHost(self.memory.cast()) }
-        } else if idle.is_ok() {
-            // SAFETY: from `plain`, of that size.
-            unsafe { libc::munmap(self.memory.cast(), SLOT) };
-            Ok(())
-        } else {
-            // Better lost than written to by a device when it is somebody else's.
-            Ok(())
-        };
-        for error in [ended.err(), freed.err()].into_iter().flatten() {
-            log!("a slot of the ring is not given back: {error}");
+        if let Err(error) = self.wait() {
+            log!("the ring is lost: {error}");
+            self.shared.room.lost.store(true, Ordering::Relaxed);
         }
     }
 }
 
-fn plain() -> Result<*mut libc::c_void, TransferError> {
+impl Shared {
+    /// The lane whose last copy is the oldest.
+    fn lane(&self) -> Stream {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % FLYING;
+        self.lanes.get(turn).copied().unwrap_or(Stream::NULL)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for stream in self.lanes.into_iter().filter(|stream| !stream.is_null()) {
+            // SAFETY: our own stream; no slot uses it any more.
+            if let Err(error) = unsafe { real::cuStreamDestroy_v2(stream) } {
+                log!("cuStreamDestroy_v2: {error}");
+            }
+        }
+    }
+}
+
+/// A stream of our own. A card with no byte free may have none for us: then the default one does, more slowly.
+fn lane() -> Stream {
+    let mut stream = Stream::NULL;
+    // SAFETY: `stream` is writable.
+    match unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
+        Ok(()) => stream,
+        Err(error) => {
+            log!("cuStreamCreate: {error}; the default stream does");
+            Stream::NULL
+        }
+    }
+}
+
+impl Room {
+    /// Page-locked memory, or plain memory where the driver has none for us: slower, and just as right.
+    fn new(len: usize) -> Result<Self, TransferError> {
+        let mut start = ptr::null_mut();
+        // SAFETY: `start` is writable.
+        let pinned = unsafe { real::cuMemHostAlloc(&raw mut start, len, 0) }.is_ok();
+        if !pinned {
+            start = plain(len)?;
+        }
+        Ok(Self { start: start.cast(), len, pinned, lost: AtomicBool::new(false) })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if *self.lost.get_mut() {
+            return;
+        }
+        if self.pinned {
+            // SAFETY: from `cuMemHostAlloc`, and no copy uses it.
+            if let Err(error) = unsafe { real::cuMemFreeHost(self.start.cast()) } {
+                log!("the ring is not given back: {error}");
+            }
+        } else {
+            // SAFETY: from `plain`, of that size, and no copy uses it.
+            unsafe { libc::munmap(self.start.cast(), self.len) };
+        }
+    }
+}
+
+fn cannot(device: Device, error: TransferError) -> Asked {
+    log!("device {} does not hash its memory: {error}; all of it is copied", device.0);
+    Asked::CannotBe
+}
+
+fn plain(len: usize) -> Result<*mut libc::c_void, TransferError> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let memory = unsafe { libc::mmap(ptr::null_mut(), SLOT, access, kind, -1, 0) };
+    let memory = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED { Err(TransferError::system("mmap")) } else { Ok(memory) }
 }

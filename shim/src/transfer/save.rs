@@ -10,9 +10,10 @@ use cuda_sys::{Device, DevicePtr};
 use shim_core::world::{Piece, Place, Saved};
 
 use super::crew::with_crew;
+use super::look::{Look, parts, runs};
 use super::queue::Queue;
 use super::reach::{Reach, Subject};
-use super::ring::{FLYING, Ring, SLOTS, Slot, slices};
+use super::ring::{FLYING, Ring, SLOTS, Slot};
 use super::{GRAIN, Memory, Shown, Sink, TransferError, Trouble};
 use crate::driver::real;
 use crate::op::Phases;
@@ -49,6 +50,7 @@ pub(crate) struct Saver<'a> {
     desk: &'a Desk<'a>,
     reach: Reach,
     ring: Option<Ring>,
+    look: Look,
 }
 
 /// Runs `lead` with what it takes to save objects of up to `largest` bytes, and gives each object's bytes as they
@@ -61,7 +63,7 @@ pub(crate) fn with_saver(
 ) -> Result<BTreeMap<usize, Saved>, (Option<usize>, TransferError)> {
     let of_none = |error| (None, error);
     let desk = Desk::new(sink, phases);
-    let mut saver = Saver { desk: &desk, reach: Reach::new(largest), ring: None };
+    let mut saver = Saver { desk: &desk, reach: Reach::new(largest), ring: None, look: Look::default() };
     let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
         let led = lead(&mut saver);
         saver.collect();
@@ -84,6 +86,13 @@ fn joined(pieces: Vec<Piece>) -> Saved {
 }
 
 impl Saver<'_> {
+    /// Says that an object is going to be copied. All that is announced before the first copy is looked at in one go.
+    pub(crate) fn announce(&mut self, object: usize, subject: &Subject) {
+        if let Some((device, address)) = subject.on_device() {
+            self.look.announce(object, device, address, subject.size());
+        }
+    }
+
     /// Copies the bytes of one object.
     pub(crate) fn copy(&mut self, object: usize, subject: &Subject) -> Result<(), TransferError> {
         let size = subject.size();
@@ -110,11 +119,15 @@ impl Saver<'_> {
         if self.ring.as_ref().is_none_or(|ring| ring.device() != device) {
             self.collect();
             self.ring = None;
-            self.ring = Some(Ring::new(device)?);
+            self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
         }
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        let runs = runs(size, &self.look.at(ring, object, address, size));
+        let (zeros, rest): (Vec<_>, Vec<_>) = runs.into_iter().partition(|(is_zero, ..)| *is_zero);
+        zeros.into_iter().for_each(|(_, at, len)| self.desk.zero(object, at, len));
         let mut flying = VecDeque::new();
         let mut done = Ok(());
-        for (at, len) in slices(size) {
+        for (at, len) in rest.into_iter().flat_map(|(_, at, len)| parts(at, len)) {
             done = self.start(object, address, at, len, &mut flying);
             if done.is_ok()
                 && flying.len() >= FLYING
@@ -146,7 +159,7 @@ impl Saver<'_> {
         let Some(mut slot) = idle.or_else(|| self.desk.free.pop()) else {
             return Err(TransferError::Panicked);
         };
-        let (stream, to) = (slot.stream(), slot.bytes(len).as_mut_ptr());
+        let (stream, to) = (slot.depart(), slot.bytes(len).as_mut_ptr());
         // SAFETY: `len` bytes of the slot, which is ours until the copy has landed, and of the object.
         let started = unsafe { real::cuMemcpyDtoHAsync_v2(to.cast(), DevicePtr(address + at), len, stream) };
         flying.push_back(Parcel { object, at, len, bytes: Bytes::Slot(slot) });
@@ -222,14 +235,27 @@ impl<'a> Desk<'a> {
     fn keep(&self, object: usize, at: u64, bytes: &[u8]) -> Result<(), TransferError> {
         for (at, grain) in (at..).step_by(GRAIN).zip(bytes.chunks(GRAIN)) {
             let len = u64::try_from(grain.len()).unwrap_or_default();
-            let piece = Piece { len, place: self.sink.keep(object, at, grain)? };
-            let number = usize::try_from(at).unwrap_or(usize::MAX) / GRAIN;
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(place) = kept.get_mut(&object).and_then(|pieces| pieces.get_mut(number)) {
-                *place = piece;
-            }
+            self.note(object, at, Piece { len, place: self.sink.keep(object, at, grain)? });
         }
         Ok(())
+    }
+
+    /// Grains that are known to be zero.
+    fn zero(&self, object: usize, at: u64, len: u64) {
+        let end = at + len;
+        for at in (at..end).step_by(GRAIN) {
+            self.note(object, at, Piece { len: (end - at).min(GRAIN as u64), place: Place::Zero });
+        }
+        self.phases.advance(len);
+    }
+
+    /// Where a grain is now.
+    fn note(&self, object: usize, at: u64, piece: Piece) {
+        let number = usize::try_from(at).unwrap_or(usize::MAX) / GRAIN;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = kept.get_mut(&object).and_then(|pieces| pieces.get_mut(number)) {
+            *place = piece;
+        }
     }
 
     /// Makes room for what will be known of an object.

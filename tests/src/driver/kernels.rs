@@ -9,7 +9,8 @@ use super::{cuLaunchKernel, cuModuleGetFunction, cuModuleLoadData};
 
 /// The driver wants the text to end in a zero byte.
 const IMAGE: &str = concat!(include_str!("../../kernels/kernels.ptx"), "\0");
-const NAMES: &[&str] = &["fill", "add", "copy", "checksum", "wait_flag", "spin", "increment", "allreduce"];
+const NAMES: &[&str] =
+    &["fill", "add", "noise", "copy", "checksum", "wait_flag", "spin", "increment", "allreduce"];
 
 /// The kernels, ready for the context they were loaded in.
 #[derive(Debug)]

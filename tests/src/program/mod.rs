@@ -7,6 +7,7 @@
 //! `each LINE; LINE; ...` is several lines at once, with as many answers. Lines run on the main thread, or on one with a name: `on T LINE` waits for the answer, `start T LINE` does not and
 //! `wait T` brings it; `busy T` says whether it is still to come. So a call that a gate holds is seen to be held.
 
+mod bus;
 mod capture;
 mod measure;
 mod memory;
@@ -113,7 +114,7 @@ impl Session {
             return answer;
         }
         type Family = fn(&Session, &str, &mut Words<'_>) -> Option<Answer>;
-        let families: [Family; 8] = [
+        let families: [Family; 9] = [
             vmm::obey,
             memory::obey,
             work::obey,
@@ -121,6 +122,7 @@ impl Session {
             share::obey,
             measure::obey,
             raw::obey,
+            bus::obey,
             unrest::obey,
         ];
         for family in families {

@@ -20,7 +20,7 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "stream" => stream(session, words),
         "destroy-stream" => destroy_stream(session, words),
         "launch" => launch(session, words),
-        "fill" | "add" => change(session, verb, words),
+        "fill" | "add" | "noise" => change(session, verb, words),
         "sum" => sum(session, words),
         "sync" => sync(session, words),
         "query" => query(session, words),
@@ -164,7 +164,7 @@ pub(super) fn start(
     Ok(kernels.launch(stream, kernel, arguments)?)
 }
 
-/// `fill X OFFSET BYTES VALUE` and `add X OFFSET BYTES VALUE`: word by word, and waits.
+/// `fill X OFFSET BYTES VALUE`, `add X OFFSET BYTES VALUE` and `noise X OFFSET BYTES SEED`: word by word, and waits.
 fn change(session: &Session, kernel: &str, words: &mut Words<'_>) -> Answer {
     let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
     let (count, value) = (words.number()? / 4, words.number()?);

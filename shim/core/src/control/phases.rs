@@ -57,6 +57,11 @@ impl Phases {
         self.total.store(total, Ordering::Relaxed);
     }
 
+    /// How many bytes the running verb has said it has to deal with.
+    pub fn expected(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
     /// Notes that the running verb has dealt with `bytes` more.
     pub fn advance(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -66,7 +71,7 @@ impl Phases {
     pub fn progress(&self) -> Option<Progress> {
         let verb = VerbKind::from_wire(self.verb.load(Ordering::Relaxed))?;
         let bytes = self.bytes.load(Ordering::Relaxed);
-        Some(Progress { verb, bytes, total: self.total.load(Ordering::Relaxed) })
+        Some(Progress { verb, bytes, total: self.expected() })
     }
 
     pub(super) fn begin(&self, verb: VerbKind) {

@@ -20,7 +20,8 @@ use crate::slab::address_of;
 #[repr(C)]
 struct KernelParams {
     function: Function,
-    shape: [c_uint; 6],
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
     shared: c_uint,
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
@@ -84,7 +85,8 @@ unsafe fn kernel_op(params: *const c_void) -> CuResult<Op> {
     // SAFETY: the caller's promise.
     let params = unsafe { args::read(params.cast::<KernelParams>()) }?;
     // SAFETY: the caller's promise.
-    unsafe { collect(driver()?, params.function.0.addr(), params.params, params.extra) }.map(Op::Kernel)
+    unsafe { collect(driver()?, params.function.0.addr(), params.grid, params.params, params.extra) }
+        .map(Op::Kernel)
 }
 
 pub(crate) unsafe fn cuGraphAddKernelNode_v2(

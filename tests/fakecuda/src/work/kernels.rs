@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cuda_sys::{CuError, CuResult};
 
 use super::copy::kernel_of;
+use super::hashing::PIECE;
 use super::op::{Op, illegal};
 use crate::context::Ctx;
 use crate::driver::Driver;
@@ -52,6 +53,8 @@ kernels! {
     Fill "fill"(8, 8, 4);
     /// `p[i] += v`: p, n, v.
     Add "add"(8, 8, 4);
+    /// `p[i] = what looks like chance`: p, n, seed.
+    Noise "noise"(8, 8, 4);
     /// `dst[i] = src[i]`: dst, src, n.
     Copy "copy"(8, 8, 8);
     /// `*out += sum of p[i] * (i + 1)`: p, n, out.
@@ -64,6 +67,10 @@ kernels! {
     Increment "increment"(8);
     /// Sums one buffer of each rank into all of them: bufs, flags, n, rank, ranks, epoch.
     AllReduce "allreduce"(8, 8, 8, 4, 4, 4);
+    /// Hashes the leaves of many pieces: pieces, nodes, nonzero.
+    HashLeaves "nvsnap_hash_leaves"(8, 8, 8);
+    /// Folds what the leaves gave to digests: pieces, nodes, digests.
+    HashRoots "nvsnap_hash_roots"(8, 8, 8);
     /// Does nothing.
     Empty "empty"();
 }
@@ -84,21 +91,24 @@ impl Kernel {
 pub(crate) struct Launch {
     pub(crate) kernel: Kernel,
     pub(crate) arguments: [u64; ARGUMENTS],
+    /// Blocks in each direction.
+    pub(crate) grid: [u32; 3],
 }
 
 /// What a running kernel sees of the machine.
-struct Run {
-    driver: &'static Driver,
+pub(super) struct Run {
+    pub(super) driver: &'static Driver,
     context: &'static Ctx,
-    agent: Agent,
+    pub(super) agent: Agent,
 }
 
 impl Launch {
     /// Ranges of memory that the arguments name. What a table of pointers leads to is not among them.
     pub(super) fn touches(&self, range: &mut dyn FnMut(usize, usize)) {
         let [a, b, c, _, e, _] = self.arguments.map(crate::args::size);
+        let [columns, rows, _] = self.blocks();
         match self.kernel {
-            Kernel::Fill | Kernel::Add => range(a, b.saturating_mul(4)),
+            Kernel::Fill | Kernel::Add | Kernel::Noise => range(a, b.saturating_mul(4)),
             Kernel::Copy => {
                 range(a, c.saturating_mul(4));
                 range(b, c.saturating_mul(4));
@@ -113,8 +123,20 @@ impl Launch {
                 range(a, e.saturating_mul(8));
                 range(b, e.saturating_mul(8));
             }
+            Kernel::HashLeaves => {
+                range(a, rows.saturating_mul(PIECE));
+                range(c, rows.saturating_mul(4));
+            }
+            Kernel::HashRoots => {
+                range(a, columns.saturating_mul(PIECE));
+                range(c, columns.saturating_mul(32));
+            }
             Kernel::Spin | Kernel::Empty => {}
         }
+    }
+
+    fn blocks(&self) -> [usize; 3] {
+        self.grid.map(|blocks| usize::try_from(blocks).unwrap_or(usize::MAX))
     }
 
     pub(super) fn run(&self, driver: &'static Driver, context: &'static Ctx) -> CuResult {
@@ -131,6 +153,7 @@ impl Launch {
     fn compute(&self, run: &Run) -> Result<(), Stop> {
         let [a, b, c, ..] = self.arguments.map(crate::args::size);
         let [_, second, third, fourth, fifth, sixth] = self.arguments.map(narrow);
+        let [columns, rows, _] = self.blocks();
         match self.kernel {
             Kernel::Empty => Ok(()),
             Kernel::Fill => run.words(a, b, true, |_, word| word.store(third, Ordering::Relaxed)),
@@ -138,6 +161,9 @@ impl Launch {
                 let value = word.load(Ordering::Relaxed);
                 word.store(value.wrapping_add(third), Ordering::Relaxed);
             }),
+            Kernel::Noise => {
+                run.words(a, b, true, |at, word| word.store(noise(at, third), Ordering::Relaxed))
+            }
             Kernel::Copy => run.copy(a, b, c),
             Kernel::Checksum => {
                 let sum = run.checksum(a, b)?;
@@ -150,6 +176,8 @@ impl Launch {
             }
             Kernel::Increment => run.double_word(a, |word| word.fetch_add(1, Ordering::SeqCst)).map(|_| ()),
             Kernel::AllReduce => run.all_reduce(a, b, c, fourth, fifth, sixth),
+            Kernel::HashLeaves => run.hash_leaves(a, b, c, rows),
+            Kernel::HashRoots => run.hash_roots(a, b, c, columns),
         }
     }
 }
@@ -159,9 +187,18 @@ const fn narrow(value: u64) -> u32 {
     value as u32
 }
 
+/// The word at an index, as `noise` of `tests/kernels` computes it.
+fn noise(index: u64, seed: u32) -> u32 {
+    let (low, high) = (narrow(index), narrow(index >> 32));
+    let mut x = low.wrapping_mul(0x9E37_79B1).wrapping_add(high.wrapping_mul(0x85EB_CA77)).wrapping_add(seed);
+    x = (x ^ x >> 16).wrapping_mul(0x7FEB_352D);
+    x = (x ^ x >> 15).wrapping_mul(0x846C_A68B);
+    x ^ x >> 16
+}
+
 /// Why a kernel ends before its end.
 #[derive(Debug)]
-enum Stop {
+pub(super) enum Stop {
     Fault(Fault),
     Misaligned,
     /// Its context was destroyed while it waited.
@@ -176,7 +213,7 @@ impl From<Fault> for Stop {
 
 impl Run {
     /// Calls `each` with the index and the word for `count` words of memory.
-    fn words(
+    pub(super) fn words(
         &self,
         at: usize,
         count: usize,
@@ -221,7 +258,7 @@ impl Run {
         Ok(value)
     }
 
-    fn pointers(&self, at: usize, count: usize) -> Result<Vec<usize>, Stop> {
+    pub(super) fn pointers(&self, at: usize, count: usize) -> Result<Vec<usize>, Stop> {
         let mut halves = Vec::with_capacity(count * 2);
         self.words(at, count * 2, false, |_, word| halves.push(word.load(Ordering::Relaxed)))?;
         let join = |half: &[u32]| match half {

@@ -74,6 +74,7 @@ unsafe fn buffer(mut extra: *mut *mut c_void) -> CuResult<(*const c_void, usize)
 pub(super) unsafe fn collect(
     driver: &Driver,
     function: usize,
+    grid: [c_uint; 3],
     params: *mut *mut c_void,
     extra: *mut *mut c_void,
 ) -> CuResult<Launch> {
@@ -99,7 +100,7 @@ pub(super) unsafe fn collect(
     } else if !kernel.arguments().is_empty() {
         return Err(CuError::INVALID_VALUE);
     }
-    Ok(Launch { kernel, arguments })
+    Ok(Launch { kernel, arguments, grid })
 }
 
 /// A grid and a block with an extent of zero cannot be launched; neither can a block of more threads than the device has.
@@ -125,8 +126,9 @@ pub(crate) unsafe fn cuLaunchKernel(
     let driver = driver()?;
     let stream = named(h_stream)?;
     check_shape([grid_dim_x, grid_dim_y, grid_dim_z, block_dim_x, block_dim_y, block_dim_z])?;
+    let grid = [grid_dim_x, grid_dim_y, grid_dim_z];
     // SAFETY: the caller's promise.
-    let launch = unsafe { collect(driver, f.0.addr(), kernel_params, extra) }?;
+    let launch = unsafe { collect(driver, f.0.addr(), grid, kernel_params, extra) }?;
     super::submit(stream, Op::Kernel(launch), Vec::new()).map(|_| ())
 }
 
@@ -148,8 +150,9 @@ pub(crate) unsafe fn cuLaunchKernelEx(
         config.block_dim_y,
         config.block_dim_z,
     ])?;
+    let grid = [config.grid_dim_x, config.grid_dim_y, config.grid_dim_z];
     // SAFETY: the caller's promise.
-    let launch = unsafe { collect(driver, f.0.addr(), kernel_params, extra) }?;
+    let launch = unsafe { collect(driver, f.0.addr(), grid, kernel_params, extra) }?;
     super::submit(stream, Op::Kernel(launch), Vec::new()).map(|_| ())
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod event;
 pub(crate) mod forms;
 pub(crate) mod graph;
 pub(crate) mod graph_nodes;
+mod hashing;
 pub(crate) mod kernels;
 pub(crate) mod launch;
 pub(crate) mod memory_ops;

@@ -10,6 +10,7 @@ mod accounting;
 mod capture;
 mod checkpoint;
 mod copies;
+mod hashing;
 mod lookup;
 mod native;
 mod process_life;

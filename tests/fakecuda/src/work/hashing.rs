@@ -1,0 +1,139 @@
+//! BLAKE3 and zero detection of many pieces of memory: the kernels `nvsnap_hash_leaves` and `nvsnap_hash_roots`.
+//!
+//! A piece is three words of 64 bits: address, length, number of its first node. The first kernel makes a node of
+//! every 256 KiB of a piece and says which pieces have a byte that is not zero; the second folds the nodes of each
+//! piece to its digest.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+use blake3::Hasher;
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+use super::kernels::{Run, Stop};
+
+/// Bytes of a piece that fold to one node.
+const NODE: usize = 256 << 10;
+/// Bytes of the description of a piece.
+pub(super) const PIECE: usize = 24;
+
+/// Memory to hash.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    address: usize,
+    length: usize,
+    first_node: usize,
+}
+
+impl Piece {
+    /// The nodes of the piece: where in it each begins, and how long it is. A piece of no bytes has one.
+    fn nodes(self) -> impl Iterator<Item = (usize, usize)> {
+        let count = self.length.div_ceil(NODE).max(1);
+        (0..count).map(move |number| (number * NODE, NODE.min(self.length - number * NODE)))
+    }
+}
+
+impl Run {
+    /// One piece for each row of the grid.
+    pub(super) fn hash_leaves(
+        &self,
+        table: usize,
+        nodes: usize,
+        nonzero: usize,
+        pieces: usize,
+    ) -> Result<(), Stop> {
+        for number in 0..pieces {
+            let piece = self.piece(table, number)?;
+            let mut any = false;
+            let whole = piece.length <= NODE;
+            for (index, (at, length)) in piece.nodes().enumerate() {
+                let bytes = self.bytes(piece.address + at, length)?;
+                any |= bytes.iter().any(|byte| *byte != 0);
+                let mut hasher = Hasher::new();
+                let node = if whole {
+                    hasher.update(&bytes).finalize().into()
+                } else {
+                    hasher.set_input_offset(u64::try_from(at).unwrap_or(u64::MAX));
+                    hasher.update(&bytes).finalize_non_root()
+                };
+                self.store(nodes + (piece.first_node + index) * 32, &node)?;
+            }
+            if any {
+                self.words(nonzero + number * 4, 1, true, |_, word| word.store(1, Ordering::Relaxed))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One piece for each column of the grid.
+    pub(super) fn hash_roots(
+        &self,
+        table: usize,
+        nodes: usize,
+        digests: usize,
+        pieces: usize,
+    ) -> Result<(), Stop> {
+        for number in 0..pieces {
+            let piece = self.piece(table, number)?;
+            let count = piece.nodes().count();
+            let from = nodes + piece.first_node * 32;
+            let values =
+                (0..count).map(|node| self.value(from + node * 32)).collect::<Result<Vec<_>, _>>()?;
+            if let Some(digest) = fold(&values, true) {
+                self.store(digests + number * 32, &digest)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn piece(&self, table: usize, number: usize) -> Result<Piece, Stop> {
+        match self.pointers(table + number * PIECE, 3)?.as_slice() {
+            [address, length, first_node] => {
+                Ok(Piece { address: *address, length: *length, first_node: *first_node })
+            }
+            _ => Err(Stop::Misaligned),
+        }
+    }
+
+    fn bytes(&self, at: usize, length: usize) -> Result<Vec<u8>, Stop> {
+        let mut bytes = Vec::with_capacity(length);
+        crate::read(&self.driver.memory.space).walk(at, length, self.agent, false, |place, length| {
+            // SAFETY: the piece has `length` bytes, and the space is locked. Others may write to it at the same
+            // time: hence atomics.
+            let piece = unsafe { std::slice::from_raw_parts(place.cast::<AtomicU8>(), length) };
+            bytes.extend(piece.iter().map(|byte| byte.load(Ordering::Relaxed)));
+        })?;
+        Ok(bytes)
+    }
+
+    fn value(&self, at: usize) -> Result<ChainingValue, Stop> {
+        let mut value = ChainingValue::default();
+        for (to, from) in value.iter_mut().zip(self.bytes(at, 32)?) {
+            *to = from;
+        }
+        Ok(value)
+    }
+
+    fn store(&self, at: usize, value: &ChainingValue) -> Result<(), Stop> {
+        let mut words = value.as_chunks::<4>().0.iter();
+        self.words(at, 8, true, |_, word: &AtomicU32| {
+            word.store(words.next().map_or(0, |bytes| u32::from_le_bytes(*bytes)), Ordering::Relaxed);
+        })
+    }
+}
+
+/// One value of many: the left side of each parent is the largest complete tree.
+fn fold(values: &[ChainingValue], root: bool) -> Option<ChainingValue> {
+    match values {
+        [] => None,
+        [value] => Some(*value),
+        _ => {
+            let (left, right) = values.split_at_checked(values.len().next_power_of_two() / 2)?;
+            let (left, right) = (fold(left, false)?, fold(right, false)?);
+            Some(if root {
+                merge_subtrees_root(&left, &right, Mode::Hash).into()
+            } else {
+                merge_subtrees_non_root(&left, &right, Mode::Hash)
+            })
+        }
+    }
+}

@@ -1,5 +1,6 @@
-//! The command is killed at every place of a suspend and of a resume, alone and together with the process that watches over
-//! it: everything runs again by itself, or `resume` makes it so. Contents are looked at each time.
+//! At every place of a suspend and of a resume the command is killed, alone and together with the process that watches over
+//! it; or asked to stop; or a call fails. Everything runs again by itself, or `resume` makes it so. Contents are looked at each
+//! time.
 //!
 //! The places are the calls that the command makes about processes, taken from a run that nobody kills.
 
@@ -65,10 +66,9 @@ impl Pair {
     }
 
     /// The calls that a verb makes, in order.
-    fn places_of(&self, verb: &str, options: &[&str]) -> Result<Vec<Place>> {
+    fn places_of(&self, verb: &str) -> Result<Vec<Place>> {
         let trace = self.machine.path("trace");
-        let tool = options.iter().fold(self.machine.tool(), |tool, option| tool.option(option));
-        tool.set(TRACE, &trace).verb(verb, &self.pids())?.done()?;
+        self.machine.tool().set(TRACE, &trace).verb(verb, &self.pids())?.done()?;
         let text = std::fs::read_to_string(&trace)?;
         std::fs::remove_file(&trace)?;
         let mut counts = BTreeMap::new();
@@ -84,21 +84,25 @@ impl Pair {
         Ok(places)
     }
 
-    /// Runs a verb that is killed at a place. Whether it got there.
-    fn killed(&self, verb: &str, options: &[&str], place: &Place, effect: &str) -> Result<bool> {
+    /// Runs a verb to which something happens at a place.
+    fn disturbed(&self, verb: &str, place: &Place, effect: &str) -> Result<Outcome> {
         let pid = self.pids().get(place.worker).copied().context("a worker")?;
         let fault = format!("{}:{}:{pid}={effect}", place.call, place.nth);
-        let outcome = self.after_rescue(verb, options, &fault)?;
+        self.after_rescue(verb, &fault)
+    }
+
+    /// Runs a verb that is killed at a place. Whether it got there.
+    fn killed(&self, verb: &str, place: &Place, effect: &str) -> Result<bool> {
+        let outcome = self.disturbed(verb, place, effect)?;
         ensure!(matches!(outcome.code, -1 | 0), "{}", outcome.text());
         Ok(outcome.code == -1)
     }
 
     /// Runs a verb, once whoever still carries on what a killed command began has come to its end.
-    fn after_rescue(&self, verb: &str, options: &[&str], fault: &str) -> Result<Outcome> {
+    fn after_rescue(&self, verb: &str, fault: &str) -> Result<Outcome> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let tool = options.iter().fold(self.machine.tool(), |tool, option| tool.option(option));
-            let outcome = tool.set(FAULTS, fault).verb(verb, &self.pids())?;
+            let outcome = self.machine.tool().set(FAULTS, fault).verb(verb, &self.pids())?;
             let is_early = outcome.code == 4 && outcome.text().contains("another nvsnap-gpu-suspend");
             if !is_early || Instant::now() > deadline {
                 return Ok(outcome);
@@ -146,8 +150,8 @@ impl Pair {
 }
 
 /// Does `check` for every place, on as many pairs as there are processors.
-fn each(
-    effects: [&str; 2],
+fn each<const EFFECTS: usize>(
+    effects: [&'static str; EFFECTS],
     places: impl Fn(&Pair) -> Result<Vec<Place>>,
     check: impl Fn(&Pair, &Place, &str) -> Result<()> + Sync,
 ) -> Result<()> {
@@ -180,19 +184,27 @@ fn each(
     Ok(())
 }
 
+/// Where a suspend asks something about a process.
+fn of_a_suspend(pair: &Pair) -> Result<Vec<Place>> {
+    let places = pair.places_of("suspend")?;
+    pair.machine.resume(&pair.pids())?.done()?;
+    Ok(places)
+}
+
+/// Where a resume does.
+fn of_a_resume(pair: &Pair) -> Result<Vec<Place>> {
+    pair.machine.suspend(&pair.pids())?.done()?;
+    pair.places_of("resume")
+}
+
 #[test]
 fn a_suspend_that_is_killed_is_undone_by_its_holder_or_finished_by_a_resume() -> Result<()> {
-    let places = |pair: &Pair| {
-        let places = pair.places_of("suspend", &[])?;
-        pair.machine.resume(&pair.pids())?.done()?;
-        Ok(places)
-    };
-    each(["kill", "crash"], places, |pair, place, effect| {
+    each(["kill", "crash"], of_a_suspend, |pair, place, effect| {
         // The order in which processes are looked at is not always the same: a place may not be reached.
-        if pair.killed("suspend", &[], place, effect)? && effect == "kill" {
+        if pair.killed("suspend", place, effect)? && effect == "kill" {
             pair.runs()?;
         } else {
-            pair.after_rescue("resume", &[], "")?.done()?;
+            pair.after_rescue("resume", "")?.done()?;
         }
         pair.is_as_it_was()
     })
@@ -200,22 +212,51 @@ fn a_suspend_that_is_killed_is_undone_by_its_holder_or_finished_by_a_resume() ->
 
 #[test]
 fn a_resume_that_is_killed_is_carried_on_by_its_holder_or_by_the_next() -> Result<()> {
-    let places = |pair: &Pair| {
-        pair.machine.suspend(&pair.pids())?.done()?;
-        pair.places_of("resume", &[])
-    };
-    each(["kill", "crash"], places, |pair, place, effect| {
-        pair.after_rescue("suspend", &[], "")?.done()?;
-        if pair.killed("resume", &[], place, effect)? {
+    each(["kill", "crash"], of_a_resume, |pair, place, effect| {
+        pair.after_rescue("suspend", "")?.done()?;
+        if pair.killed("resume", place, effect)? {
             // Where nothing had been begun yet, nobody carries on.
             let looks = matches!(place.call.as_str(), "inspect" | "cuCheckpointProcessGetState");
             let begun = !looks || place.nth > 1;
             if effect == "kill" && begun {
                 pair.runs()?;
             } else {
-                pair.after_rescue("resume", &[], "")?.done()?;
+                pair.after_rescue("resume", "")?.done()?;
             }
         }
         pair.is_as_it_was()
+    })
+}
+
+#[test]
+fn a_suspend_that_is_asked_to_stop_or_meets_a_fault_undoes_itself_or_says_what_does() -> Result<()> {
+    each(["term", "int", "error", "late"], of_a_suspend, |pair, place, effect| {
+        let outcome = pair.disturbed("suspend", place, effect)?;
+        match outcome.code {
+            // Undone, or refused before anything was begun.
+            1 | 4 => {}
+            // Not reached, or not in the way of anything; or left to the command that is named.
+            0 | 3 => {
+                let named = outcome.text().contains("to finish: nvsnap-gpu-suspend resume");
+                ensure!(named == (outcome.code == 3), "{}", outcome.text());
+                pair.machine.resume(&pair.pids())?.done()?;
+            }
+            _ => anyhow::bail!("{}", outcome.text()),
+        }
+        pair.is_as_it_was().with_context(|| outcome.text())
+    })
+}
+
+#[test]
+fn a_resume_that_meets_a_fault_is_finished_by_the_next() -> Result<()> {
+    each(["term", "int", "error", "late"], of_a_resume, |pair, place, effect| {
+        pair.machine.suspend(&pair.pids())?.done()?;
+        let outcome = pair.disturbed("resume", place, effect)?;
+        // A signal does not keep a resume from its end.
+        ensure!(outcome.code == 0 || matches!(effect, "error" | "late"), "{}", outcome.text());
+        if outcome.code != 0 {
+            pair.machine.resume(&pair.pids())?.done().with_context(|| outcome.text())?;
+        }
+        pair.is_as_it_was().with_context(|| outcome.text())
     })
 }

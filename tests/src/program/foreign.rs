@@ -1,6 +1,7 @@
 //! What the library cannot carry.
 
 use std::ffi::c_void;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use cuda_sys::{
     ArrayMapInfo, ExternalMemory, GraphicsResource, MEM_OPERATION_MAP, MEM_OPERATION_UNMAP, Stream,
@@ -28,7 +29,8 @@ fn dma_buf(session: &Session, words: &mut Words<'_>) -> Answer {
     let mut fd: i32 = -1;
     // SAFETY: for this type the driver writes a descriptor.
     unsafe { driver::cuMemGetHandleForAddressRange((&raw mut fd).cast(), range.address, size, DMA_BUF, 0) }?;
-    session.objects.fds.put(name, fd);
+    // SAFETY: the driver has just made it for this program.
+    session.objects.fds.put(name, unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(String::new())
 }
 

@@ -138,7 +138,7 @@ fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
     let worker = working(&machine)?;
     worker.ok("new x 4M device:0")?;
     // The memory gate, without waiting for the drain.
-    ensure!(ask(worker.pid(), QUIESCE, &[1, 0])?.kind == REPLY);
+    ensure!(ask(worker.pid(), QUIESCE, &[1, 0, 0])?.kind == REPLY);
     let held = worker.begin("fill x 0 4M 7")?;
     if let Some(answer) = held.within(Duration::from_millis(100))? {
         bail!("the gate is closed, and a launch was answered: {answer}");

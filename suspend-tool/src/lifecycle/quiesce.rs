@@ -38,6 +38,8 @@ const NEXT_LOOK: Duration = Duration::from_millis(3);
 const PATIENT_LOOK: Duration = Duration::from_millis(25);
 /// How long a look waits at most, and where nothing can be let through.
 const LONG_LOOK: Duration = Duration::from_millis(250);
+/// How long a look waits at most on a machine that is slow to answer.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Calls let through at closed memory gates before those are opened again: who makes many copies makes them faster so.
 const MEMORY_STEPS: u32 = 100;
 
@@ -104,9 +106,11 @@ impl<'s> Quiesce<'s> {
                 }
             };
             let going: Vec<Target> = targets.iter().copied().filter(|target| target.pid == going).collect();
+            let asked = Instant::now();
             self.let_through(&going, Held::One)?;
             memory_steps += u32::from(level == GateLevel::Memory);
-            look = next_look;
+            // Where an answer takes long, work that is about to end does too.
+            look = next_look.max(asked.elapsed() * 2).min(LONGEST_LOOK);
             next_look = (next_look * 21 / 20).min(LONG_LOOK);
         }
     }

@@ -52,22 +52,25 @@ impl Crowd {
             for line in ["listen".to_owned(), "begin 0".to_owned()] {
                 worker.ok(&line)?;
             }
-            for line in ["new X 2M device:0 fd", "memset X 0 2M 0", "sync", "export X X"] {
-                worker.ok(&line.replace('X', &format!("m{rank}")))?;
-            }
             workers.push(worker);
         }
         let crowd = Self { machine, workers, loads: Vec::new() };
-        crowd.share_all()?;
+        crowd.share("m")?;
         Ok(crowd)
     }
 
-    fn share_all(&self) -> Result<()> {
+    /// Gives each worker zeroed memory of its own, named by this letter and its number, that all others import.
+    pub fn share(&self, letter: &str) -> Result<()> {
+        for (rank, worker) in self.workers.iter().enumerate() {
+            for line in ["new X 2M device:0 fd", "memset X 0 2M 0", "sync", "export X X"] {
+                worker.ok(&line.replace('X', &format!("{letter}{rank}")))?;
+            }
+        }
         for (rank, owner) in self.workers.iter().enumerate() {
             for other in self.workers.iter().filter(|other| other.pid() != owner.pid()) {
-                owner.ok(&format!("send m{rank} {}", other.name()))?;
+                owner.ok(&format!("send {letter}{rank} {}", other.name()))?;
                 for line in ["receive X", "import X X", "show X 2M", "close X"] {
-                    other.ok(&line.replace('X', &format!("m{rank}")))?;
+                    other.ok(&line.replace('X', &format!("{letter}{rank}")))?;
                 }
             }
         }

@@ -63,8 +63,8 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     machine.set("FAKECUDA_QUEUE", queue);
     let ranks = chance.usize(2..=4);
     let mut crowd = Crowd::new(machine, ranks)?;
-    for _ in 0..chance.usize(1..=2) {
-        begin(&mut crowd, ranks, &mut chance)?;
+    for letter in ["a", "b"].into_iter().take(chance.usize(1..=2)) {
+        begin(&mut crowd, ranks, letter, &mut chance)?;
     }
     let until = end.min(Instant::now() + WORLD);
     let mut done = Vec::new();
@@ -81,10 +81,11 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Starts one load of a random kind.
-fn begin(crowd: &mut Crowd, ranks: usize, chance: &mut Rng) -> Result<()> {
+/// Starts one load of a random kind, in memory of its own.
+fn begin(crowd: &mut Crowd, ranks: usize, letter: &str, chance: &mut Rng) -> Result<()> {
+    crowd.share(letter)?;
     let all: Vec<usize> = (0..ranks).collect();
-    let own: String = all.iter().map(|rank| format!(" m{rank}")).collect();
+    let own: String = all.iter().map(|rank| format!(" {letter}{rank}")).collect();
     let look = chance.u64(1..=12);
     match chance.u8(0..8) {
         0 => crowd.start("allreduce", &all, look, |_| format!("512 plain{own}")),

@@ -141,3 +141,41 @@ fn a_held_launch_that_running_work_waits_for_is_let_through() -> Result<()> {
     assert_eq!(worker.ok("read x 0 8")?, "0100000000000000");
     Ok(())
 }
+
+#[test]
+fn nothing_of_ours_disturbs_a_capture() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let (a, b) = (worker(&machine)?, machine.worker("b").preload().start()?);
+    for line in ["listen", "begin 0"] {
+        b.ok(line)?;
+    }
+    for (round, mode) in ["global", "thread", "relaxed"].into_iter().enumerate() {
+        for line in
+            ["new shared 2M device:0 fd", "export fd shared", "send fd b", "write x 0 0000000000000000"]
+        {
+            a.ok(line)?;
+        }
+        a.ok(&format!("capture s {mode}"))?;
+        a.ok("launch s increment x")?;
+        // The library of the one exports, imports and saves nothing of its own accord, but is asked for all of this meanwhile.
+        for line in ["receive fd", "import shared fd", "show shared 2M", "fill shared 0 2M 1", "drop shared"]
+        {
+            b.ok(line)?;
+        }
+        for verb in ["check", "status"] {
+            machine.tool().verb(verb, &[a.pid(), b.pid()])?.done()?;
+        }
+        for verb in ["quiesce", "suspend"] {
+            let busy = machine.tool().option("--timeout=0.3").verb(verb, &[a.pid(), b.pid()])?.exits(1)?;
+            assert!(busy.text().contains("1 stream capture(s) under way"), "{}", busy.text());
+        }
+        for line in
+            ["launch s increment x", "end-capture s g", "instantiate i g", "launch-graph i s", "sync s"]
+        {
+            a.ok(line).map_err(|error| error.context(format!("after a {mode} capture")))?;
+        }
+        assert_eq!(a.ok("read x 0 8")?, "0200000000000000", "round {round}");
+        a.ok("drop shared")?;
+    }
+    Ok(())
+}

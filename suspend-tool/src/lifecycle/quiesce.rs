@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use protocol::verbs::{Quiesce as QuiesceVerb, Reopen, Step as StepVerb};
-use protocol::{BusyStream, Drain, GateLevel, Held, Phase, QuiesceRequest, ReopenRequest, StepRequest};
+use protocol::{
+    BusyStream, Drain, GateLevel, Held, Phase, QuiesceRequest, ReopenRequest, StepRequest, WaitingThread,
+};
 
 use super::chase::{Chase, Turn};
 use super::session::{GLANCE, OWN_BOUND, Session, inspect};
@@ -36,6 +38,8 @@ const NEXT_LOOK: Duration = Duration::from_millis(3);
 const PATIENT_LOOK: Duration = Duration::from_millis(25);
 /// How long a look waits at most, and where nothing can be let through.
 const LONG_LOOK: Duration = Duration::from_millis(250);
+/// How long a look waits at most on a machine that is slow to answer.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// Calls let through at closed memory gates before those are opened again: who makes many copies makes them faster so.
 const MEMORY_STEPS: u32 = 100;
 
@@ -102,9 +106,11 @@ impl<'s> Quiesce<'s> {
                 }
             };
             let going: Vec<Target> = targets.iter().copied().filter(|target| target.pid == going).collect();
+            let asked = Instant::now();
             self.let_through(&going, Held::One)?;
             memory_steps += u32::from(level == GateLevel::Memory);
-            look = next_look;
+            // Where an answer takes long, work that is about to end does too.
+            look = next_look.max(asked.elapsed() * 2).min(LONGEST_LOOK);
             next_look = (next_look * 21 / 20).min(LONG_LOOK);
         }
     }
@@ -151,6 +157,13 @@ impl<'s> Quiesce<'s> {
     }
 }
 
+/// Whether a step would let a call through that may help. The begin of a capture does not while another is under way: that has to
+/// come to its end, and so would the next.
+fn has_held(drain: &Drain) -> bool {
+    let begins = |waiting: &WaitingThread| waiting.call.starts_with("cuStreamBeginCapture");
+    drain.waiting.iter().any(|waiting| drain.captures == 0 || !begins(waiting))
+}
+
 fn busy(drains: &Drains) -> BTreeSet<Pid> {
     drains.iter().filter(|(_, drain)| !drain.drained).map(|(pid, _)| *pid).collect()
 }
@@ -158,7 +171,7 @@ fn busy(drains: &Drains) -> BTreeSet<Pid> {
 /// Processes with a held call that may help a busy one.
 fn candidates(groups: &[BTreeSet<Pid>], drains: &Drains) -> Vec<Pid> {
     let busy = busy(drains);
-    let held = |pid: &Pid| drains.get(pid).is_some_and(|drain| !drain.waiting.is_empty());
+    let held = |pid: &Pid| drains.get(pid).is_some_and(has_held);
     let connected = |pid: &Pid| groups.iter().any(|group| group.contains(pid) && !group.is_disjoint(&busy));
     let all: Vec<Pid> = drains.keys().copied().filter(held).collect();
     let near: Vec<Pid> = all.iter().copied().filter(connected).collect();

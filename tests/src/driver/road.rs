@@ -40,7 +40,7 @@ impl FromStr for Road {
 static TAKEN: OnceLock<Road> = OnceLock::new();
 
 /// What a linked program found by its own symbols.
-type Linked = &'static [(&'static str, unsafe extern "C" fn())];
+type Linked = Vec<(&'static str, unsafe extern "C" fn())>;
 static LINKED: OnceLock<Linked> = OnceLock::new();
 
 /// Takes the road of a linked program, with these symbols.
@@ -67,8 +67,7 @@ pub fn address(road: Road, name: &str) -> *mut c_void {
         // SAFETY: the pseudo-handle of the default scope.
         Road::Scope => symbol(libc::RTLD_DEFAULT, name),
         Road::Linked => {
-            let symbols = LINKED.get().copied().unwrap_or_default();
-            let found = symbols.iter().find(|(symbol, _)| *symbol == name);
+            let found = LINKED.get().into_iter().flatten().find(|(symbol, _)| *symbol == name);
             found.map_or(std::ptr::null_mut(), |(_, function)| *function as *mut c_void)
         }
         Road::Resolver => resolve(name, cuda_sys::GET_PROC_ADDRESS_LEGACY_STREAM),
@@ -104,14 +103,20 @@ fn resolve(name: &str, flags: u64) -> *mut c_void {
     // SAFETY: the driver's function of this name has this type.
     let resolver: Resolver = unsafe { std::mem::transmute(resolver) };
     let (base, version) = base_and_version(name);
-    let ask = |base: &CStr| {
+    let ask = |base: &CStr, version: c_int| {
         let (mut found, mut status) = (std::ptr::null_mut(), 0);
         // SAFETY: a C string and two places to write to.
         let code = unsafe { resolver(base.as_ptr().cast(), &raw mut found, version, flags, &raw mut status) };
         if code == 0 { found } else { std::ptr::null_mut() }
     };
-    CString::new(base).map_or(std::ptr::null_mut(), |base| ask(&base))
+    let Ok(base) = CString::new(base) else { return std::ptr::null_mut() };
+    let found = ask(&base, version);
+    // It may have come with a later version.
+    if found.is_null() { ask(&base, NEWEST) } else { found }
 }
+
+/// A version that has every function of the list.
+const NEWEST: c_int = 13010;
 
 /// The name to ask the resolver for, and the version at which it gives the form with this suffix.
 fn base_and_version(name: &str) -> (&str, c_int) {

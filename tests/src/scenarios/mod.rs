@@ -3,6 +3,7 @@
 //! Each says what a program sees. None may tell from its answers which of the four it was played on, but for sizes and
 //! properties that belong to the machine.
 
+mod captures;
 mod contexts;
 mod cycles;
 mod events;
@@ -81,6 +82,8 @@ scenarios! {
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
     malloc::memory_opened_by_handle_is_shared on 1;
+    captures::calls_in_a_capture_answer_and_disturb_as_the_driver_does on 1;
+    captures::a_graph_recorded_before_a_cycle_runs_after_it on 1;
     contexts::the_current_context_is_as_it_was on 1;
     contexts::a_context_ends_with_the_memory_that_was_made_in_it on 2;
     contexts::everything_works_from_a_thread_without_context on 1;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::phase::{Phase, VerbKind};
-use crate::verb::{AllocationId, Location};
+use crate::verb::{AllocationId, Location, Moved};
 
 extern crate alloc;
 
@@ -37,6 +37,10 @@ pub struct Inventory {
     pub blockers: Vec<Blocker>,
     /// The verb that is being carried out, if one is.
     pub progress: Option<Progress>,
+    /// Host memory that is kept for the next release.
+    pub kept_bytes: u64,
+    /// What became of the bytes at the last release.
+    pub last_save: Moved,
 }
 
 /// How far a verb has come. Whoever waits for one that moves bytes gives up when these stand still, not after a

@@ -139,6 +139,8 @@ fn inventory() -> impl Strategy<Value = Inventory> {
             driver_memory,
             blockers,
             progress,
+            kept_bytes: plain.4.into(),
+            last_save: Moved { objects: 1, moved: plain.4.into(), zero: 3, deduplicated: 4 },
         },
     )
 }
@@ -150,6 +152,7 @@ fn path() -> impl Strategy<Value = PathBytes> {
 fn save_to() -> impl Strategy<Value = SaveTo> {
     prop_oneof![
         Just(SaveTo::Memory),
+        Just(SaveTo::KeptMemory),
         (path(), path(), any::<bool>()).prop_map(|(store, ckpt_dir, verify_existing)| SaveTo::Store {
             store,
             ckpt_dir,

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use cuda_sys::{CuResult, Device, Uuid};
 use protocol::{DeviceInfo, DriverMemory, InspectRequest, Inventory};
 
-use super::{Phases, quiesce};
+use super::{Phases, quiesce, release};
 use crate::driver::real;
+use crate::transfer::kept;
 use crate::world::world;
 use crate::{boundary, driver, hooks};
 
@@ -93,5 +94,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         driver_memory: DriverMemory::default(),
         blockers,
         progress: phases.progress(),
+        kept_bytes: kept::bytes(),
+        last_save: release::last(),
     }
 }

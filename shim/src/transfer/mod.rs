@@ -13,6 +13,7 @@ pub(crate) mod arena;
 pub(crate) mod certain;
 mod context;
 mod crew;
+pub(crate) mod kept;
 mod load;
 mod queue;
 mod reach;

@@ -1,6 +1,6 @@
 //! `status` and `list`: where processes stand.
 
-use protocol::{Contents, Inventory, Origin};
+use protocol::{Contents, Inventory, Moved, Origin};
 use serde_json::{Value, json};
 
 use super::outcome::with_event;
@@ -8,7 +8,7 @@ use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, Standing, judge};
 use crate::driver::state_name;
 use crate::pid::Pid;
-use crate::report::{bytes, chain, columns, print_line, print_object};
+use crate::report::{bytes, chain, columns, fates, print_line, print_object};
 
 /// Shows where these processes stand.
 pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
@@ -151,6 +151,21 @@ fn details(seen: &Seen) -> Vec<String> {
             for waiting in inventory.drain.waiting.iter().take(3) {
                 lines.push(format!("process {pid}: thread {} waits with {}", waiting.tid, waiting.call));
             }
+            let Moved { objects, moved, zero, deduplicated } = inventory.last_save;
+            if objects > 0 {
+                lines.push(format!(
+                    "process {pid}: saved last: {} moved, {} zero, {} there already",
+                    bytes(moved),
+                    bytes(zero),
+                    bytes(deduplicated)
+                ));
+            }
+            if inventory.kept_bytes > 0 {
+                lines.push(format!(
+                    "process {pid}: {} of host memory are kept for the next suspend",
+                    bytes(inventory.kept_bytes)
+                ));
+            }
             if inventory.poisoned {
                 lines.push(format!("process {pid}: the library has met a fault of its own"));
             }
@@ -173,7 +188,11 @@ fn described(seen: &Seen) -> Value {
         fields.insert("driver_version".into(), json!(inventory.driver_version));
         fields.insert("contexts".into(), json!(inventory.contexts));
         fields.insert("allocations".into(), json!({ "created": held.own, "imported": held.imported }));
-        fields.insert("bytes".into(), json!({ "gpu": held.live, "saved": held.saved }));
+        fields.insert(
+            "bytes".into(),
+            json!({ "gpu": held.live, "saved": held.saved, "kept": inventory.kept_bytes }),
+        );
+        fields.insert("last_save".into(), fates(&inventory.last_save));
         fields.insert("shares".into(), json!(shares(inventory)));
         fields.insert("drained".into(), json!(inventory.drain.drained));
         fields.insert("waiting".into(), json!(inventory.drain.waiting.len()));

@@ -60,7 +60,7 @@ pub(super) struct Finished {
 /// How a request ended.
 pub(super) enum Outcome {
     /// An answer, with a descriptor beside it if it is an export.
-    Answer(Reply, Option<Held>),
+    Answer(Box<Reply>, Option<Held>),
     /// A failure.
     Failed(Failure),
     /// A peer's request that cannot be answered in the phase that was found after that many changes.
@@ -167,7 +167,7 @@ impl Server {
                 Err(failure) => Outcome::Failed(failure),
             },
             request => match carry::change(self.operations, self.phases, &request) {
-                Ok(reply) => Outcome::Answer(reply, None),
+                Ok(reply) => Outcome::Answer(Box::new(reply), None),
                 Err(failure) => Outcome::Failed(failure),
             },
         }
@@ -175,7 +175,7 @@ impl Server {
 
     fn handed_out(&self, reply: ExportReply, descriptor: OwnedFd) -> Outcome {
         match self.descriptors.hold(descriptor) {
-            Ok(held) => Outcome::Answer(Reply::Export(reply), Some(held)),
+            Ok(held) => Outcome::Answer(Box::new(Reply::Export(reply)), Some(held)),
             Err(error) => Outcome::Failed(Failure {
                 cause: Cause::System(error.raw_os_error().unwrap_or(0)),
                 message: format!("process {}: no descriptor to hand out: {error}", std::process::id()),

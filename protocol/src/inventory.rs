@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::phase::{Phase, VerbKind};
-use crate::verb::{AllocationId, Location};
+use crate::verb::{AllocationId, Location, Moved};
 
 extern crate alloc;
 
@@ -39,6 +39,10 @@ pub struct Inventory {
     pub progress: Option<Progress>,
     /// The shim's own threads: whoever stops the process's threads leaves these alone.
     pub threads: Vec<i32>,
+    /// Host memory that is kept for the next release.
+    pub kept_bytes: u64,
+    /// What became of the bytes at the last release.
+    pub last_save: Moved,
 }
 
 /// How far a verb has come. Whoever waits for one that moves bytes gives up when these stand still, not after a

@@ -16,6 +16,8 @@ pub enum SaveTo {
     /// Host memory of the process.
     #[default]
     Memory,
+    /// The same, and it is kept after the load: what has not changed by the next release is not moved then.
+    KeptMemory,
     /// A chunk store. No byte stays in the process.
     Store {
         /// The store.
@@ -34,4 +36,11 @@ pub struct ReadFrom {
     pub store: Option<PathBytes>,
     /// A cache, which is asked first.
     pub cache: Option<PathBytes>,
+}
+
+impl SaveTo {
+    /// Whether bytes stay in the process.
+    pub const fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory | Self::KeptMemory)
+    }
 }

@@ -350,6 +350,7 @@ macro_rules! verbs {
         }
 
         /// Any reply, as a server gives it.
+        #[allow(clippy::large_enum_variant, reason = "there is one of them at a time, and it is sent at once")]
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub enum Reply {
             $(#[doc = concat!("Answers `", stringify!($name), "`.")] $name($reply),)+

@@ -151,6 +151,8 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 blockers,
                 progress,
                 threads,
+                kept_bytes: plain.4.into(),
+                last_save: Moved { objects: 1, moved: plain.4.into(), zero: 3, deduplicated: 4 },
             }
         },
     )
@@ -163,6 +165,7 @@ fn path() -> impl Strategy<Value = PathBytes> {
 fn save_to() -> impl Strategy<Value = SaveTo> {
     prop_oneof![
         Just(SaveTo::Memory),
+        Just(SaveTo::KeptMemory),
         (path(), path(), any::<bool>()).prop_map(|(store, ckpt_dir, verify_existing)| SaveTo::Store {
             store,
             ckpt_dir,

@@ -486,31 +486,17 @@ impl Verb {
 }
 
 impl Verb {
-    fn take_places(&mut self, before: SaveArgs) -> Result<(), clap::Error> {
-        let name = self.name();
+    fn take_places(&mut self, mut before: SaveArgs) -> Result<(), clap::Error> {
         match self {
-            Self::Suspend { save, .. } | Self::Release { save, .. } => save.take(before),
+            Self::Suspend { save, .. } | Self::Release { save, .. } => save.take(std::mem::take(&mut before)),
             Self::Resume { places, .. } | Self::Stage { places, .. } | Self::Load { places, .. } => {
-                if before.ckpt_dir.is_some() {
-                    return Err(unfit("--ckpt-dir", name));
-                }
-                if before.verify_existing {
-                    return Err(unfit("--verify-existing", name));
-                }
-                places.take(before.places);
+                places.take(std::mem::take(&mut before.places));
             }
-            Self::CachePrefetch(args) if before.places.given().is_none() && before.ckpt_dir.is_none() => {
-                args.verify_existing |= before.verify_existing;
-            }
-            _ => {
-                let given = before.places.given();
-                let given = given.or(before.ckpt_dir.as_ref().map(|_| "--ckpt-dir"));
-                if let Some(option) = given.or(before.verify_existing.then_some("--verify-existing")) {
-                    return Err(unfit(option, name));
-                }
-            }
+            Self::CachePrefetch(args) => args.verify_existing |= std::mem::take(&mut before.verify_existing),
+            _ => {}
         }
-        Ok(())
+        // What nobody has taken.
+        before.given().map_or(Ok(()), |option| Err(unfit(option, self.name())))
     }
 }
 

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use cuda_sys::{CuResult, Device, Uuid};
 use protocol::{DeviceInfo, InspectRequest, Inventory};
 
-use super::{Phases, pinned, quiesce};
+use super::{Phases, pinned, quiesce, release};
 use crate::driver::real;
+use crate::transfer::kept;
 use crate::world::world;
 use crate::{boundary, driver, hooks};
 
@@ -103,5 +104,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         blockers,
         progress: phases.progress(),
         threads: shim_core::control::own::threads(),
+        kept_bytes: kept::bytes(),
+        last_save: release::last(),
     }
 }

@@ -114,7 +114,7 @@ fn fill(object: &Object, subject: &Subject, loader: &mut Loader<'_>) -> Result<S
     let saved = world().saved(object.key).unwrap_or_default();
     loader.fill(subject, &saved)?;
     world().filled(object.key);
-    arena::give_back(&saved);
+    arena::give_back(object.key, &saved);
     Ok(saved)
 }
 

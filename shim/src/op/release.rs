@@ -3,11 +3,13 @@
 //! First everything is saved; nothing has been dropped as long as that may fail. Then, with the phase at `Released`,
 //! objects are dropped one by one, each marked after its driver call. Repeated, it goes on with what is left.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cuda_sys::AccessFlags;
 use protocol::{AllocationId, Failure, HostLimits, Moved, Phase, ReleaseRequest, SaveTo, Transferred};
-use shim_core::world::{Backing, Bytes, Object, Origin};
+use shim_core::world::{Backing, Bytes, Key, Object, Origin};
 
 use super::Phases;
 use super::quiesce::hold_answers;
@@ -16,6 +18,7 @@ use super::team::drop_object;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
 use crate::transfer::arena::{self, Parts};
+use crate::transfer::kept;
 use crate::transfer::store::held;
 use crate::transfer::{self, Subject, TransferError};
 use crate::world::world;
@@ -38,7 +41,20 @@ pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferr
 /// Saves what is not saved yet, and drops nothing. Where it fails, and nothing was dropped earlier, no copies are
 /// left.
 pub(crate) fn save(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Failure> {
-    save_all(request, phases).map_err(|trouble| failed(&trouble, phases))
+    let moved = save_all(request, phases).map_err(|trouble| failed(&trouble, phases))?;
+    // The turn that drops finds everything saved.
+    if moved.objects > 0 {
+        *LAST.lock().unwrap_or_else(PoisonError::into_inner) = moved;
+    }
+    Ok(moved)
+}
+
+/// What became of the bytes the last time that any were saved.
+static LAST: Mutex<Moved> = Mutex::new(Moved { objects: 0, moved: 0, zero: 0, deduplicated: 0 });
+
+/// Bytes by fate of the last save.
+pub(crate) fn last() -> Moved {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(trouble: &Trouble, phases: &Phases) -> Failure {
@@ -61,29 +77,55 @@ pub(crate) fn forget_copies() {
 fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble> {
     let objects = world().objects();
     refuse(&objects, &request.heir_of)?;
+    let living: BTreeSet<Key> = objects.iter().map(|object| object.key).collect();
+    let none_saved = objects.iter().all(|object| matches!(object.bytes, Bytes::Live | Bytes::Elsewhere));
     let mut todo: Vec<Object> =
         objects.into_iter().filter(|object| needs_copy(object, &request.heir_of)).collect();
     // A ring serves one device.
     todo.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
     phases.expect(todo.iter().map(|object| object.what.size).sum());
+    let limits = match request.to {
+        SaveTo::KeptMemory => {
+            kept::retain(&living);
+            request.limits
+        }
+        // Nobody needs what was kept, and this is the moment at which there is none to spare.
+        SaveTo::Memory | SaveTo::Store { .. } if none_saved => {
+            let freed = kept::bytes();
+            kept::retain(&BTreeSet::new());
+            HostLimits { arena_bytes: request.limits.arena_bytes.map(|limit| limit.saturating_add(freed)) }
+        }
+        SaveTo::Memory | SaveTo::Store { .. } => request.limits,
+    };
     match &request.to {
-        SaveTo::Memory => save_to_memory(&todo, request.limits, phases),
+        SaveTo::Memory => save_to_memory(&todo, limits, false, phases),
+        SaveTo::KeptMemory => save_to_memory(&todo, limits, true, phases),
         SaveTo::Store { store, ckpt_dir, verify_existing } => {
             let target = Target { store, ckpt_dir, verify_existing: *verify_existing };
-            storage::save(&todo, target, request.limits, phases)
+            storage::save(&todo, target, limits, phases)
         }
     }
 }
 
-fn save_to_memory(todo: &[Object], limits: HostLimits, phases: &Phases) -> Result<Moved, Trouble> {
+fn save_to_memory(
+    todo: &[Object],
+    limits: HostLimits,
+    keep: bool,
+    phases: &Phases,
+) -> Result<Moved, Trouble> {
     let Some(largest) = todo.iter().map(|object| object.what.size).max() else { return Ok(Moved::default()) };
     let trouble =
         |(object, error): (Option<usize>, TransferError)| match object.and_then(|object| todo.get(object)) {
             Some(object) => Trouble::with(&object.what, error.into()),
             None => Trouble::of("all allocations", error.into()),
         };
-    let parts = Parts::new(todo.iter().map(|object| object.what.size), limits.arena_bytes)
-        .map_err(|error| trouble((None, error)))?;
+    let parts = if keep {
+        let objects: Vec<_> = todo.iter().map(|object| (object.key, object.what.size)).collect();
+        Parts::kept(&objects, limits.arena_bytes)
+    } else {
+        Parts::new(todo.iter().map(|object| object.what.size), limits.arena_bytes)
+    };
+    let parts = parts.map_err(|error| trouble((None, error)))?;
     let views = world().views();
     let saved = transfer::with_saver(largest, &parts, phases, |saver| {
         let subjects = todo.iter().enumerate().filter_map(|(number, object)| {
@@ -98,15 +140,17 @@ fn save_to_memory(todo: &[Object], limits: HostLimits, phases: &Phases) -> Resul
             .try_for_each(|(number, subject)| saver.copy(*number, subject).map_err(|error| (*number, error)))
     });
     let saved = saved.map_err(trouble)?;
+    let deduplicated = parts.deduplicated();
     // Before the records name it.
     parts.hold();
-    let mut moved = Moved::default();
+    let mut moved = Moved { deduplicated, ..Moved::default() };
     for (object, (_, saved)) in todo.iter().zip(saved) {
         moved.objects += 1;
         moved.zero += saved.zero();
         moved.moved += saved.len() - saved.zero();
         world().copied(object.key, saved);
     }
+    moved.moved = moved.moved.saturating_sub(deduplicated);
     Ok(moved)
 }
 

@@ -6,18 +6,19 @@
 
 use core::{ptr, slice};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use shim_core::world::{Place, Saved};
+use shim_core::world::{Key, Place, Saved};
 
+use super::kept::{self, Room};
 use super::zero::is_zero;
 use super::{GRAIN, Sink, Source, TransferError};
 
 /// The mapping.
 #[derive(Debug)]
-struct Arena {
-    base: *mut u8,
-    len: usize,
+pub(super) struct Arena {
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
     used: AtomicU64,
     limit: Option<u64>,
 }
@@ -27,8 +28,8 @@ unsafe impl Send for Arena {}
 // SAFETY: as above; a grain is written by one thread, before anybody knows its place.
 unsafe impl Sync for Arena {}
 
-/// The arenas that hold bytes, and the process they belong to: a forked child has none of them.
-static HELD: Mutex<(u32, Vec<Arena>)> = Mutex::new((0, Vec::new()));
+/// The arenas that hold bytes for one suspend, and the process they belong to: a forked child has none of them.
+static HELD: Mutex<(u32, Vec<Arc<Arena>>)> = Mutex::new((0, Vec::new()));
 
 impl Arena {
     /// Room for `len` bytes, of which at most `limit` may be filled.
@@ -72,9 +73,13 @@ impl Drop for Arena {
 /// Where the bytes of each object go: each grain to its own place.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    arena: Arena,
-    /// Where each object begins, by its number.
-    starts: Vec<u64>,
+    /// For the objects that have no room yet.
+    fresh: Arc<Arena>,
+    /// The room of each object, by its number.
+    rooms: Vec<Room>,
+    /// The objects, where their rooms are to be kept.
+    keys: Vec<Key>,
+    deduplicated: AtomicU64,
 }
 
 impl Parts {
@@ -83,21 +88,51 @@ impl Parts {
         sizes: impl IntoIterator<Item = u64>,
         limit: Option<u64>,
     ) -> Result<Self, TransferError> {
-        let mut end = 0_u64;
-        let starts = sizes
-            .into_iter()
-            .map(|size| {
-                let start = end;
-                end = end.saturating_add(size).div_ceil(GRAIN as u64).saturating_mul(GRAIN as u64);
-                start
-            })
-            .collect();
-        Ok(Self { arena: Arena::new(end, limit)?, starts })
+        Self::with(sizes.into_iter().map(|size| (size, None)), Vec::new(), limit)
     }
 
-    /// Holds the bytes until [`forget`].
+    /// The same, with rooms that are kept for the next time. Objects that had one the last time get it again.
+    pub(crate) fn kept(objects: &[(Key, u64)], limit: Option<u64>) -> Result<Self, TransferError> {
+        let rooms = objects.iter().map(|(key, size)| (*size, kept::take(*key)));
+        Self::with(rooms, objects.iter().map(|(key, _)| *key).collect(), limit)
+    }
+
+    fn with(
+        objects: impl Iterator<Item = (u64, Option<Room>)>,
+        keys: Vec<Key>,
+        limit: Option<u64>,
+    ) -> Result<Self, TransferError> {
+        let mut end = 0_u64;
+        let placed: Vec<(u64, u64, Option<Room>)> = objects
+            .map(|(size, room)| {
+                let start = end;
+                if room.is_none() {
+                    end = end.saturating_add(size).div_ceil(GRAIN as u64).saturating_mul(GRAIN as u64);
+                }
+                (start, size, room)
+            })
+            .collect();
+        let fresh = Arc::new(Arena::new(end, limit)?);
+        let keeps = !keys.is_empty();
+        let make = |(start, size, room): (u64, u64, Option<Room>)| {
+            room.unwrap_or_else(|| Room::new(&fresh, start, if keeps { size } else { 0 }))
+        };
+        let rooms = placed.into_iter().map(make).collect();
+        Ok(Self { fresh, rooms, keys, deduplicated: AtomicU64::new(0) })
+    }
+
+    /// How many bytes were where they had to go already.
+    pub(crate) fn deduplicated(&self) -> u64 {
+        self.deduplicated.load(Ordering::Relaxed)
+    }
+
+    /// Holds the bytes until [`forget`], or longer where they are kept.
     pub(crate) fn hold(self) {
-        hold(self.arena);
+        if self.keys.is_empty() {
+            hold(self.fresh);
+        } else {
+            kept::keep(self.keys.into_iter().zip(self.rooms));
+        }
     }
 }
 
@@ -106,17 +141,21 @@ impl Sink for Parts {
         if is_zero(bytes) {
             return Ok(Place::Zero);
         }
-        self.arena.charge(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
-        let outside = TransferError::System { call: "the arena", errno: libc::EFAULT };
-        let start = self.starts.get(object).map_or(u64::MAX, |start| start.saturating_add(at));
-        let start = usize::try_from(start).map_err(|_| outside.clone())?;
-        if start.checked_add(bytes.len()).is_none_or(|end| end > self.arena.len) {
-            return Err(outside);
+        let outside = || TransferError::System { call: "the arena", errno: libc::EFAULT };
+        let room = self.rooms.get(object).ok_or_else(outside)?;
+        let to = room.place(at, bytes.len()).ok_or_else(outside)?;
+        if room.is_filled(at) {
+            // SAFETY: written the last time, as far as the grain goes; this grain is this thread's alone.
+            if unsafe { slice::from_raw_parts(to, bytes.len()) } == bytes {
+                self.deduplicated.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
+                return Ok(Place::Host(u64::try_from(to.expose_provenance()).unwrap_or_default()));
+            }
+        } else {
+            self.fresh.charge(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         }
-        // SAFETY: inside the mapping, as was just looked at.
-        let to = unsafe { self.arena.base.add(start) };
         // SAFETY: this grain's own place, which nobody else writes and nobody reads yet.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        room.filled(at);
         Ok(Place::Host(u64::try_from(to.expose_provenance()).unwrap_or_default()))
     }
 }
@@ -141,7 +180,7 @@ impl Source for HostMemory {
     }
 }
 
-fn hold(arena: Arena) {
+fn hold(arena: Arc<Arena>) {
     let own = std::process::id();
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     if held.0 != own {
@@ -151,7 +190,7 @@ fn hold(arena: Arena) {
     held.1.push(arena);
 }
 
-/// Gives all arenas back: no record names them any more.
+/// Gives all arenas back, but for what is kept: no record names them any more.
 pub(crate) fn forget() {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     if held.0 == std::process::id() {
@@ -159,8 +198,16 @@ pub(crate) fn forget() {
     }
 }
 
-/// Gives the pages back under bytes that are no longer needed, so that loading does not need memory twice.
-pub(crate) fn give_back(saved: &Saved) {
+/// Gives the pages back under bytes of an object that are no longer needed, so that loading does not need memory twice.
+/// Not those that are kept.
+pub(crate) fn give_back(object: Key, saved: &Saved) {
+    if kept::has(object) {
+        return;
+    }
+    release(saved);
+}
+
+fn release(saved: &Saved) {
     for piece in saved.pieces() {
         let Place::Host(at) = piece.place else { continue };
         let (Ok(at), Ok(len)) = (usize::try_from(at), usize::try_from(piece.len)) else { continue };
@@ -217,7 +264,7 @@ mod tests {
         let first = parts.keep(0, 0, &grain).unwrap();
         let second = parts.keep(0, len, &grain).unwrap();
         saved.push(shim_core::world::Piece { len, place: first });
-        give_back(&saved);
+        release(&saved);
         let mut back = vec![1; GRAIN];
         HostMemory.fetch(first, &mut back).unwrap();
         assert!(back.iter().all(|byte| *byte == 0));

@@ -14,6 +14,7 @@ pub(crate) mod certain;
 mod context;
 mod crew;
 mod digest;
+pub(crate) mod kept;
 mod load;
 mod look;
 mod queue;

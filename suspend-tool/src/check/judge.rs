@@ -79,7 +79,11 @@ pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
     }
     verdict.saved = members
         .iter()
-        .map(|member| (member.pid, host_bytes(member, verdict.plan.heir_of(member.pid))))
+        .map(|member| {
+            let bytes = host_bytes(member, verdict.plan.heir_of(member.pid));
+            // What is kept is used again, or given back first.
+            (member.pid, bytes.saturating_sub(member.inventory.kept_bytes))
+        })
         .collect();
     match host_limits(proc, &verdict.saved) {
         Ok(limits) => verdict.limits = limits,

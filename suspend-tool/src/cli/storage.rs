@@ -29,12 +29,15 @@ pub struct SaveArgs {
     /// Read the chunks that the store has already, and put right those that are bad.
     #[arg(long)]
     pub verify_existing: bool,
+    /// Keep the host memory for the next suspend in place: what has not changed by then is not moved again.
+    #[arg(long)]
+    pub keep_arena: bool,
 }
 
 /// What options cannot be without.
 impl SaveArgs {
     pub(super) fn hold_together(&self) -> Result<(), clap::Error> {
-        let SaveArgs { places: PlaceArgs { store, cache }, ckpt_dir, verify_existing } = self;
+        let SaveArgs { places: PlaceArgs { store, cache }, ckpt_dir, verify_existing, keep_arena } = self;
         let needs_store = [
             ("--ckpt-dir", ckpt_dir.is_some()),
             ("--cache", cache.is_some()),
@@ -47,6 +50,10 @@ impl SaveArgs {
             (Some(_), _) if ckpt_dir.is_none() => {
                 Err(wrong(ErrorKind::MissingRequiredArgument, "--store needs --ckpt-dir".to_owned()))
             }
+            (Some(_), _) if *keep_arena => {
+                let text = "--keep-arena is for suspends in place: with --store no byte stays in the process";
+                Err(wrong(ErrorKind::ArgumentConflict, text.to_owned()))
+            }
             _ => Ok(()),
         }
     }
@@ -56,6 +63,14 @@ impl SaveArgs {
         self.places.take(before.places);
         self.ckpt_dir = self.ckpt_dir.take().or(before.ckpt_dir);
         self.verify_existing |= before.verify_existing;
+        self.keep_arena |= before.keep_arena;
+    }
+
+    /// The option that was given, if one was.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        let flags = [("--verify-existing", self.verify_existing), ("--keep-arena", self.keep_arena)];
+        let flag = flags.into_iter().find_map(|(option, given)| given.then_some(option));
+        self.places.given().or(self.ckpt_dir.as_ref().map(|_| "--ckpt-dir")).or(flag)
     }
 }
 
@@ -201,6 +216,11 @@ mod tests {
             "x suspend 5 --cache n",
             "x suspend 5 --verify-existing",
             "x release 5 --store s",
+            "x suspend 5 --store s --ckpt-dir c --keep-arena",
+            "x --keep-arena suspend 5 --store s --ckpt-dir c",
+            "x resume 5 --keep-arena",
+            "x --keep-arena resume 5",
+            "x --keep-arena status 5",
             "x resume 5 --ckpt-dir c",
             "x --verify-existing resume 5",
             "x --store s status 5",

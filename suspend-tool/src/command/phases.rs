@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::resume::on_which_gpus;
 use super::set::{Held, after_failure, finished};
-use super::storage::{Storage, read_from};
+use super::storage::{Storage, read_from, target};
 use super::suspend::decide_anew;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, refusal};
@@ -109,7 +109,7 @@ pub(super) fn release(context: &Context, pids: &[Pid], save: &SaveArgs) -> Outco
         Ok(storage) => storage,
         Err(finding) => return Outcome::refused(verb, vec![finding]).about(pids.to_vec()),
     };
-    let to = storage.as_ref().map(Storage::target).unwrap_or_default();
+    let to = target(storage.as_ref(), save);
     let decide: Decide<'_> = Box::new(|| {
         let (_, verdict) = decide_anew(&context.machine, &set.session, &set.around, &to)?;
         Ok(Orders { plan: verdict.plan, limits: verdict.limits, to: to.clone() })

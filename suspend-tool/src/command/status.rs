@@ -1,7 +1,7 @@
 //! `status` and `list`: where processes stand.
 
 use cuda_sys::ProcessState;
-use protocol::{Contents, Inventory, Origin};
+use protocol::{Contents, Inventory, Moved, Origin};
 use serde_json::{Value, json};
 
 use super::outcome::with_event;
@@ -10,7 +10,7 @@ use crate::check::{Finding, Seen, Standing, judge};
 use crate::driver::state_name;
 use crate::freeze::tracers::{self, Tracer};
 use crate::pid::Pid;
-use crate::report::{bytes, chain, columns, print_line, print_object};
+use crate::report::{bytes, chain, columns, fates, print_line, print_object};
 
 /// Shows where these processes stand.
 pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
@@ -175,6 +175,21 @@ fn details(seen: &Seen, holder: Option<i32>) -> Vec<String> {
             for waiting in inventory.drain.waiting.iter().take(3) {
                 lines.push(format!("process {pid}: thread {} waits with {}", waiting.tid, waiting.call));
             }
+            let Moved { objects, moved, zero, deduplicated } = inventory.last_save;
+            if objects > 0 {
+                lines.push(format!(
+                    "process {pid}: saved last: {} moved, {} zero, {} there already",
+                    bytes(moved),
+                    bytes(zero),
+                    bytes(deduplicated)
+                ));
+            }
+            if inventory.kept_bytes > 0 {
+                lines.push(format!(
+                    "process {pid}: {} of host memory are kept for the next suspend",
+                    bytes(inventory.kept_bytes)
+                ));
+            }
             if inventory.poisoned {
                 lines.push(format!("process {pid}: the library has met a fault of its own"));
             }
@@ -201,10 +216,12 @@ fn described(seen: &Seen, holder: Option<i32>) -> Value {
         let sums = json!({
             "gpu": held.live,
             "saved": held.saved,
+            "kept": inventory.kept_bytes,
             "driver": held.by_driver,
             "driver_host": held.by_driver_on_host,
         });
         fields.insert("bytes".into(), sums);
+        fields.insert("last_save".into(), fates(&inventory.last_save));
         fields.insert("shares".into(), json!(shares(inventory)));
         fields.insert("drained".into(), json!(inventory.drain.drained));
         fields.insert("waiting".into(), json!(inventory.drain.waiting.len()));

@@ -42,8 +42,7 @@ impl Storage {
         Ok(Some(Self { store, ckpt_dir, cache, verify_existing: save.verify_existing }))
     }
 
-    /// What the processes are told.
-    pub(super) fn target(&self) -> SaveTo {
+    fn target(&self) -> SaveTo {
         SaveTo::Store {
             store: bytes(self.store.root()),
             ckpt_dir: bytes(&self.ckpt_dir),
@@ -67,6 +66,15 @@ impl Storage {
             cache.root().display()
         );
         Some(Finding::warning("cache", format!("the cache was not filled: {}", chain(&error)), remedy))
+    }
+}
+
+/// Where the processes are told to save.
+pub(super) fn target(storage: Option<&Storage>, save: &SaveArgs) -> SaveTo {
+    match storage {
+        Some(storage) => storage.target(),
+        None if save.keep_arena => SaveTo::KeptMemory,
+        None => SaveTo::Memory,
     }
 }
 

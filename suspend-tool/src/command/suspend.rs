@@ -7,7 +7,7 @@ use cuda_sys::ProcessState;
 use protocol::{Phase, SaveTo};
 
 use super::set::{Held, after_failure, finished, keep, resume_arguments};
-use super::storage::Storage;
+use super::storage::{Storage, target};
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::cli::SaveArgs;
@@ -70,7 +70,7 @@ pub(super) fn suspend_held(
     let session = context.session(&driver, &survey.seen, timeout);
     let record = Record::new(boot, session.all(), context.recorded_gpus());
     let journal = StateJournal::new(&held.state, record);
-    let to = storage.as_ref().map(Storage::target).unwrap_or_default();
+    let to = target(storage.as_ref(), save);
     let run = Run {
         machine: &context.machine,
         session: &session,
@@ -178,7 +178,7 @@ pub(super) fn decide_anew(
     }
     let members = Member::of(seen.done);
     let mut verdict = plan(&machine.proc, &members, around);
-    if *to != SaveTo::Memory {
+    if !to.is_memory() {
         verdict = verdict.without_host_memory();
     }
     match refusal(&verdict.findings) {

@@ -140,3 +140,33 @@ fn what_the_store_has_does_not_cross_the_bus_again() -> Result<()> {
     assert_eq!(worker.ok("sum wide 0 200M")?, sum);
     Ok(())
 }
+
+#[test]
+fn what_is_kept_does_not_cross_the_bus_again() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    for line in ["begin 0", "new wide 200M device:0", "noise wide 0 130M 1", "fill wide 130M 70M 0"] {
+        worker.ok(line)?;
+    }
+    let sum = worker.ok("sum wide 0 200M")?;
+    let cycle = || -> Result<u64> {
+        let before = copied(&machine, &worker)?;
+        machine.tool().option("--keep-arena").verb("suspend", &[worker.pid()])?.done()?;
+        machine.resume(&[worker.pid()])?.done()?;
+        Ok(copied(&machine, &worker)? - before)
+    };
+    assert_eq!(cycle()?, 130 * MIB + SLAB);
+    for _ in 0..2 {
+        assert_eq!(cycle()?, 0, "nothing has changed");
+        assert_eq!(worker.ok("sum wide 0 200M")?, sum);
+    }
+    // A word that was something, and one that was zero.
+    worker.ok("add wide 100M 4 1")?;
+    worker.ok("add wide 190M 4 1")?;
+    assert_eq!(cycle()?, 2 * GRAIN);
+    worker.ok(&format!("add wide 100M 4 {}", u32::MAX))?;
+    worker.ok(&format!("add wide 190M 4 {}", u32::MAX))?;
+    assert_eq!(cycle()?, GRAIN, "the other one is zero again");
+    assert_eq!(worker.ok("sum wide 0 200M")?, sum);
+    Ok(())
+}

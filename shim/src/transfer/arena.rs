@@ -148,15 +148,24 @@ impl Sink for Parts {
             // SAFETY: written the last time, as far as the grain goes; this grain is this thread's alone.
             if unsafe { slice::from_raw_parts(to, bytes.len()) } == bytes {
                 self.deduplicated.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
+                room.filled(at);
                 return Ok(Place::Host(u64::try_from(to.expose_provenance()).unwrap_or_default()));
             }
         } else {
             self.fresh.charge(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         }
+        room.opened(at);
         // SAFETY: this grain's own place, which nobody else writes and nobody reads yet.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         room.filled(at);
         Ok(Place::Host(u64::try_from(to.expose_provenance()).unwrap_or_default()))
+    }
+
+    fn has(&self, object: usize, at: u64, len: u64, digest: [u8; 32]) -> Option<Place> {
+        let room = self.rooms.get(object).filter(|room| room.has(at, digest))?;
+        let place = room.place(at, usize::try_from(len).ok()?)?;
+        self.deduplicated.fetch_add(len, Ordering::Relaxed);
+        Some(Place::Host(u64::try_from(place.expose_provenance()).unwrap_or_default()))
     }
 }
 

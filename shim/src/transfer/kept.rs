@@ -1,12 +1,13 @@
 //! Host memory that is kept from one suspend in place to the next.
 //!
 //! Each object keeps its room. The next time its bytes are compared with what is there: what is equal is not written
-//! again, and what is not goes to pages that exist, which is what costs most of a first time. A room goes with its
-//! object, or with the first suspend that does not keep any.
+//! again, and what is not goes to pages that exist, which is what costs most of a first time. Where the device has told
+//! the digest of a grain, that is what is compared, and an equal grain is not even copied. A room goes with its object,
+//! or with the first suspend that does not keep any.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shim_core::world::Key;
 
@@ -20,6 +21,16 @@ pub(super) struct Room {
     start: u64,
     /// Which grains were written. Empty where nobody is going to ask.
     grains: Vec<AtomicBool>,
+    digests: Mutex<Digests>,
+}
+
+/// What is known of grains, by where they begin.
+#[derive(Debug, Default)]
+struct Digests {
+    /// Of what is in the room.
+    there: BTreeMap<u64, [u8; 32]>,
+    /// Of what is on its way to it.
+    coming: BTreeMap<u64, [u8; 32]>,
 }
 
 impl Room {
@@ -27,7 +38,7 @@ impl Room {
     pub(super) fn new(arena: &Arc<Arena>, start: u64, kept: u64) -> Self {
         let count = usize::try_from(kept).unwrap_or(usize::MAX).div_ceil(GRAIN);
         let grains = (0..count).map(|_| AtomicBool::new(false)).collect();
-        Self { arena: Arc::clone(arena), start, grains }
+        Self { arena: Arc::clone(arena), start, grains, digests: Mutex::default() }
     }
 
     /// The place of `len` bytes of the object from `at` on.
@@ -41,16 +52,47 @@ impl Room {
         self.grains.get(usize::try_from(at).ok()? / GRAIN)
     }
 
+    /// Whether the bytes of that digest are in the grain at `at`. Where they are not, they are expected there.
+    pub(super) fn has(&self, at: u64, digest: [u8; 32]) -> bool {
+        if self.grain(at).is_none() {
+            return false;
+        }
+        let mut digests = self.digests();
+        let is_there = digests.there.get(&at) == Some(&digest);
+        if !is_there {
+            digests.coming.insert(at, digest);
+        }
+        is_there
+    }
+
+    /// The grain at `at` is about to be written: from here on nothing is known of it.
+    pub(super) fn opened(&self, at: u64) {
+        self.digests().there.remove(&at);
+    }
+
+    fn digests(&self) -> MutexGuard<'_, Digests> {
+        self.digests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether the grain at `at` was written before.
     pub(super) fn is_filled(&self, at: u64) -> bool {
         self.grain(at).is_some_and(|grain| grain.load(Ordering::Relaxed))
     }
 
-    /// The grain at `at` was written.
+    /// The grain at `at` has the bytes that came for it.
     pub(super) fn filled(&self, at: u64) {
         if let Some(grain) = self.grain(at) {
             grain.store(true, Ordering::Relaxed);
+            let mut digests = self.digests();
+            if let Some(digest) = digests.coming.remove(&at) {
+                digests.there.insert(at, digest);
+            }
         }
+    }
+
+    /// What did not come is not expected any more.
+    pub(super) fn settle(&self) {
+        self.digests().coming = BTreeMap::new();
     }
 
     fn bytes(&self) -> u64 {
@@ -92,7 +134,7 @@ pub(super) fn take(object: Key) -> Option<Room> {
 
 /// Keeps rooms.
 pub(super) fn keep(new: impl Iterator<Item = (Key, Room)>) {
-    with(|rooms| rooms.extend(new));
+    with(|rooms| rooms.extend(new.inspect(|(_, room)| room.settle())));
 }
 
 /// Whether an object's room is kept.

@@ -55,14 +55,20 @@ fn grains(address: u64, size: u64) -> impl Iterator<Item = Span> {
     (0..size).step_by(GRAIN).map(move |at| Span { address: address + at, len: grain.min(size - at) })
 }
 
-/// The runs of grains that are zero, and those that have to be moved: offset and length of each.
-pub(super) fn runs(size: u64, digests: &[Digest]) -> Vec<(bool, u64, u64)> {
-    let mut runs: Vec<(bool, u64, u64)> = Vec::new();
+/// The runs of grains that have to be moved, offset and length of each: all but those for which `is_settled`.
+pub(super) fn runs(
+    size: u64,
+    digests: &[Digest],
+    mut is_settled: impl FnMut(Span, &Digest) -> bool,
+) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
     for (number, grain) in grains(0, size).enumerate() {
-        let is_zero = digests.get(number).is_some_and(|digest| digest.is_zero);
+        if digests.get(number).is_some_and(|digest| is_settled(grain, digest)) {
+            continue;
+        }
         match runs.last_mut() {
-            Some((kind, _, len)) if *kind == is_zero => *len += grain.len,
-            _ => runs.push((is_zero, grain.address, grain.len)),
+            Some((at, len)) if *at + *len == grain.address => *len += grain.len,
+            _ => runs.push((grain.address, grain.len)),
         }
     }
     runs
@@ -84,10 +90,10 @@ mod tests {
     #[test]
     fn neighbours_of_one_kind_are_one_run() {
         let grain = u64::try_from(GRAIN).unwrap();
-        let told = runs(4 * grain + 5, &known(&[true, false, false, true, true]));
-        let expected = [(true, 0, grain), (false, grain, 2 * grain), (true, 3 * grain, grain + 5)];
-        assert_eq!(told, expected);
-        assert_eq!(runs(3 * grain, &[]), [(false, 0, 3 * grain)], "what is not known is moved");
-        assert_eq!(runs(0, &[]), []);
+        let zero = |_: Span, digest: &Digest| digest.is_zero;
+        let told = runs(4 * grain + 5, &known(&[true, false, false, true, false]), zero);
+        assert_eq!(told, [(grain, 2 * grain), (4 * grain, 5)]);
+        assert_eq!(runs(3 * grain, &[], zero), [(0, 3 * grain)], "what is not known is moved");
+        assert_eq!(runs(0, &[], zero), []);
     }
 }

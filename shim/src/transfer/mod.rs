@@ -44,6 +44,12 @@ const GRAIN: usize = 2 << 20;
 pub(crate) trait Sink: Sync {
     /// Puts away a grain: bytes of the object of that number that begin at `at`, a multiple of the grain's size.
     fn keep(&self, object: usize, at: u64, bytes: &[u8]) -> Result<Place, TransferError>;
+
+    /// The place of the grain at `at`, if a grain with this digest is there already. Where it is not, [`Sink::keep`] is
+    /// called with it before anything else is asked about it.
+    fn has(&self, _object: usize, _at: u64, _len: u64, _digest: [u8; 32]) -> Option<Place> {
+        None
+    }
 }
 
 /// Where saved bytes come from. Called by several threads at once.

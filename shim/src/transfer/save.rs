@@ -10,6 +10,7 @@ use cuda_sys::{Device, DevicePtr};
 use shim_core::world::{Piece, Place, Saved};
 
 use super::crew::with_crew;
+use super::digest::Digest;
 use super::look::{Look, parts, runs};
 use super::queue::Queue;
 use super::reach::{Reach, Subject};
@@ -122,12 +123,12 @@ impl Saver<'_> {
             self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
-        let runs = runs(size, &self.look.at(ring, object, address, size));
-        let (zeros, rest): (Vec<_>, Vec<_>) = runs.into_iter().partition(|(is_zero, ..)| *is_zero);
-        zeros.into_iter().for_each(|(_, at, len)| self.desk.zero(object, at, len));
+        let digests = self.look.at(ring, object, address, size);
+        let rest =
+            runs(size, &digests, |grain, digest| self.desk.settle(object, grain.address, grain.len, digest));
         let mut flying = VecDeque::new();
         let mut done = Ok(());
-        for (at, len) in rest.into_iter().flat_map(|(_, at, len)| parts(at, len)) {
+        for (at, len) in rest.into_iter().flat_map(|(at, len)| parts(at, len)) {
             done = self.start(object, address, at, len, &mut flying);
             if done.is_ok()
                 && flying.len() >= FLYING
@@ -240,13 +241,15 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Grains that are known to be zero.
-    fn zero(&self, object: usize, at: u64, len: u64) {
-        let end = at + len;
-        for at in (at..end).step_by(GRAIN) {
-            self.note(object, at, Piece { len: (end - at).min(GRAIN as u64), place: Place::Zero });
+    /// Whether a grain of that digest need not be moved: it is zero, or where it has to go already.
+    fn settle(&self, object: usize, at: u64, len: u64, digest: &Digest) -> bool {
+        let place =
+            if digest.is_zero { Some(Place::Zero) } else { self.sink.has(object, at, len, digest.hash) };
+        if let Some(place) = place {
+            self.note(object, at, Piece { len, place });
+            self.phases.advance(len);
         }
-        self.phases.advance(len);
+        place.is_some()
     }
 
     /// Where a grain is now.

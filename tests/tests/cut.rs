@@ -1,8 +1,8 @@
 //! A consistent cut under load: whatever the processes do, and at whatever moment a suspend comes, it ends, nothing that was
 //! launched is lost or done twice, and the load goes on.
 //!
-//! Moments are drawn from a seed that is printed; `NVSNAP_SEED` repeats a run. `NVSNAP_CUTS` and `NVSNAP_SUSPENDS` ask for
-//! more pauses and full suspends of the long test.
+//! Moments are drawn from a seed that is printed; `NVSNAP_SEED` repeats a run. The tests together make 500 cuts; `NVSNAP_CUTS` and
+//! `NVSNAP_SUSPENDS` ask for more pauses and full suspends of the long one.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -184,13 +184,13 @@ fn two_threads_with_a_device_each_are_cut() -> Result<()> {
 }
 
 #[test]
-fn five_hundred_cuts_at_random_moments_lose_and_double_nothing() -> Result<()> {
+fn many_cuts_at_random_moments_lose_and_double_nothing() -> Result<()> {
     let mut crowd = ranks(4)?;
     let all = [0, 1, 2, 3];
     crowd.start("allreduce", &all, 8, |_| format!("1024 plain{}", ranges(&all)))?;
     crowd.goes_on(&crowd.progress()?)?;
     let begin = Instant::now();
-    cut(&crowd, &mut chance(), setting("NVSNAP_CUTS", 450), setting("NVSNAP_SUSPENDS", 50))?;
+    cut(&crowd, &mut chance(), setting("NVSNAP_CUTS", 250), setting("NVSNAP_SUSPENDS", 25))?;
     println!("all cuts took {:.1} s; rounds: {:?}", begin.elapsed().as_secs_f64(), crowd.finish()?);
     Ok(())
 }

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use depot::{Depot, chunks, flip, largest};
 
-fn summary(outcome: &Outcome) -> Result<Value> {
-    outcome.events()?.pop().context("a summary")
+/// What the verb counted.
+fn counts(outcome: &Outcome) -> Result<Value> {
+    Ok(outcome.events()?.pop().context("a summary")?["counts"].clone())
 }
 
 /// A run of one of the verbs with `--json`.
@@ -35,7 +36,7 @@ fn a_cache_is_filled_once_and_put_right_and_emptied_to_its_size() -> Result<()> 
         let told = outcome.events()?.into_iter().rfind(|event| event["event"] == "chunks");
         let told = told.context("no progress is told")?;
         ensure!(told["bytes"] == all && told["total"] == all && told["rate"].is_u64(), "{told}");
-        summary(&outcome)
+        counts(&outcome)
     };
     let first = prefetch(&[])?;
     ensure!(first["copied_bytes"] == all && first["chunks"] == stored.len(), "{first}");
@@ -59,7 +60,7 @@ fn a_cache_is_filled_once_and_put_right_and_emptied_to_its_size() -> Result<()> 
     ensure!(refused.text().contains(&*name) && refused.text().contains("damaged"), "{}", refused.text());
 
     let before = chunks(&cache)?.values().map(|(len, ..)| len).sum::<u64>();
-    let done = summary(&verb(&depot, "cache-gc", &[&cache, "0.07".as_ref()])?.done()?)?;
+    let done = counts(&verb(&depot, "cache-gc", &[&cache, "0.07".as_ref()])?.done()?)?;
     let kept: u64 = chunks(&cache)?.values().map(|(len, ..)| len).sum();
     ensure!(kept <= (75 << 20) && kept > 0, "{kept} bytes are left");
     ensure!(done["kept"]["bytes"] == kept && done["removed"]["bytes"] == before - kept, "{done}");
@@ -86,11 +87,11 @@ fn what_no_checkpoint_needs_is_told_and_removed_when_asked() -> Result<()> {
         .filter(|event| event["event"] == "unneeded")
         .filter_map(|event| Some(event["path"].as_str()?.to_owned()))
         .collect();
-    let total = summary(&told)?;
+    let total = counts(&told)?;
     ensure!(total["lists"] == 2 && total["unneeded"]["files"] == unneeded.len(), "{total}");
     ensure!(!unneeded.is_empty() && chunks(&store)? == both, "something was removed without --delete");
     let removed = verb(&depot, "store-gc", &[&store, &ckpt, "--delete".as_ref()])?.done()?;
-    ensure!(summary(&removed)?["removed"]["files"] == unneeded.len(), "{}", removed.text());
+    ensure!(counts(&removed)?["removed"]["files"] == unneeded.len(), "{}", removed.text());
     ensure!(unneeded.iter().all(|path| !Path::new(path).exists()), "some of it is still there");
     ensure!(chunks(&store)?.len() == both.len() - unneeded.len(), "more was removed");
     depot.resume()?.done()?;
@@ -111,13 +112,13 @@ fn a_store_is_read_and_what_is_bad_is_named() -> Result<()> {
     let depot = Depot::new()?;
     depot.suspend()?.done()?;
     let store = depot.store();
-    let good = summary(&verb(&depot, "store-verify", &[&store])?.done()?)?;
+    let good = counts(&verb(&depot, "store-verify", &[&store])?.done()?)?;
     ensure!(good["good"]["files"] == chunks(&store)?.len() && good["bad"] == 0, "{good}");
     let chunk = largest(&store)?;
     flip(&chunk)?;
     let bad = verb(&depot, "store-verify", &[&store])?.exits(1)?;
     let name = chunk.file_name().context("a name")?.to_string_lossy();
-    ensure!(summary(&bad)?["bad"] == 1 && bad.text().contains(&*name), "{}", bad.text());
+    ensure!(counts(&bad)?["bad"] == 1 && bad.text().contains(&*name), "{}", bad.text());
     // Saving the same once more puts it right, if asked to look.
     flip(&chunk)?;
     depot.resume()?.done()?;

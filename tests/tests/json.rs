@@ -94,6 +94,7 @@ fn every_line_of_every_verb_is_on_the_page_and_all_of_the_page_is_printed() -> R
     for name in ["quiesce", "release", "checkpoint", "restore", "load", "remap", "reopen"] {
         holds(&schema, &verb(name)?.done().context(name)?, &mut seen).context(name)?;
     }
+    stores(&machine, &pids, |outcome| holds(&schema, outcome, &mut seen))?;
     // What goes wrong: undone, left unfinished, refused.
     let faults = |faults: &str| machine.tool().set("NVSNAP_GPU_SUSPEND_FAULTS", faults).option("--json");
     holds(
@@ -115,6 +116,37 @@ fn every_line_of_every_verb_is_on_the_page_and_all_of_the_page_is_printed() -> R
         schema.keys().filter(|name| !seen.contains(*name) && *name != "moving").collect();
     ensure!(missing.is_empty(), "never printed: {missing:?}");
     Ok(())
+}
+
+/// A suspend to a store, and the verbs for stores and caches.
+fn stores(machine: &Machine, pids: &[i32], mut holds: impl FnMut(&Outcome) -> Result<()>) -> Result<()> {
+    let [store, list, cache] = ["store", "list", "cache"].map(|name| machine.path(name));
+    let tool = || machine.tool().option("--json");
+    let saving = tool().option("--store").argument(&store).option("--ckpt-dir").argument(&list);
+    holds(&saving.option("--cache").argument(&cache).verb("suspend", pids)?.done()?)?;
+    holds(&tool().verb("resume", pids)?.done()?)?;
+    let other = machine.path("other");
+    let verbs: [&[&std::path::Path]; 4] = [&[&store, &list, &other], &[&other], &[&store, &list], &[&store]];
+    for (name, paths) in ["cache-prefetch", "cache-gc", "store-gc", "store-verify"].iter().zip(verbs) {
+        let mut verb = paths.iter().fold(tool().option(name), |tool, path| tool.argument(path));
+        if *name == "cache-gc" {
+            verb = verb.option("0");
+        }
+        holds(&verb.run()?.done().context(*name)?).context(*name)?;
+    }
+    // Chunks that no list names, and one that is not what it is called.
+    let nothing = machine.path("nothing");
+    std::fs::create_dir(&nothing)?;
+    let collect = tool().option("store-gc").argument(&store).argument(&nothing).option("--allow-empty");
+    holds(&collect.run()?.done()?)?;
+    let chunk = std::fs::read_dir(store.join("chunks"))?
+        .filter_map(|folder| std::fs::read_dir(folder.ok()?.path()).ok()?.next()?.ok())
+        .next()
+        .context("a chunk")?;
+    let mut bytes = std::fs::read(chunk.path())?;
+    *bytes.first_mut().context("a byte")? ^= 1;
+    std::fs::write(chunk.path(), bytes)?;
+    holds(&tool().option("store-verify").argument(&store).run()?.exits(1)?)
 }
 
 /// A quiesce that has to let a launch through.

@@ -192,8 +192,8 @@ impl Outcome {
             object.insert("bytes".into(), bytes.into());
             object.insert("steps".into(), json!(tally.steps));
         }
-        if let (Some(Value::Object(numbers)), Some(object)) = (&self.numbers, summary.as_object_mut()) {
-            object.extend(numbers.clone());
+        if let (Some(numbers), Some(object)) = (&self.numbers, summary.as_object_mut()) {
+            object.insert("counts".into(), numbers.clone());
         }
         summary
     }

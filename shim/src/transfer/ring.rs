@@ -14,7 +14,7 @@ use crate::driver::real;
 /// copy costs little against it.
 const SLOT: usize = GRAIN;
 /// Slots: a few with the device, and two for each thread of a large crew. With 40 of 2 MiB and 16 threads, an H200
-/// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (docs/BENCHMARKS.md).
+/// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (`docs/BENCHMARKS.md`).
 pub(super) const SLOTS: usize = 40;
 /// How many copies are under way at once: enough to keep the bus busy while one of them is waited for.
 pub(super) const FLYING: usize = 4;

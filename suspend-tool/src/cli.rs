@@ -287,9 +287,12 @@ pub enum Verb {
         /// The shell.
         shell: clap_complete::Shell,
     },
-    /// Print the man page.
+    /// Print the man page, or write those of the command and of all its verbs to a folder.
     #[command(hide = true)]
-    Man,
+    Man {
+        /// The folder.
+        folder: Option<PathBuf>,
+    },
 }
 
 impl Verb {
@@ -319,7 +322,7 @@ impl Verb {
             Self::StoreVerify(_) => "store-verify",
             Self::Hold { .. } => "hold",
             Self::Completions { .. } => "completions",
-            Self::Man => "man",
+            Self::Man { .. } => "man",
         }
     }
 
@@ -349,7 +352,7 @@ impl Verb {
             | Self::StoreVerify(_)
             | Self::Hold { .. }
             | Self::Completions { .. }
-            | Self::Man => false,
+            | Self::Man { .. } => false,
         }
     }
 
@@ -375,7 +378,7 @@ impl Verb {
             Self::CacheGc(args) => Some(&mut args.output),
             Self::StoreGc(args) => Some(&mut args.output),
             Self::StoreVerify(args) => Some(&mut args.output),
-            Self::Run { .. } | Self::Hold { .. } | Self::Completions { .. } | Self::Man => None,
+            Self::Run { .. } | Self::Hold { .. } | Self::Completions { .. } | Self::Man { .. } => None,
         }
     }
 

@@ -13,7 +13,7 @@ const LIBRARY: &str = "libnvsnap_gpushare";
 
 /// Starts this command again if the library is in it and not switched off.
 pub fn step_out(verb: &Verb) {
-    if matches!(verb, Verb::Run { .. } | Verb::Hold { .. } | Verb::Completions { .. } | Verb::Man) {
+    if matches!(verb, Verb::Run { .. } | Verb::Hold { .. } | Verb::Completions { .. } | Verb::Man { .. }) {
         return;
     }
     let preload = std::env::var_os("LD_PRELOAD").unwrap_or_default();

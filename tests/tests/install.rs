@@ -18,6 +18,7 @@ fn layout(machine: &Machine) -> Result<std::path::PathBuf> {
     }
     for text in [
         "share/man/man1/nvsnap-gpu-suspend.1",
+        "share/man/man1/nvsnap-gpu-suspend-suspend.1",
         "share/completions/nvsnap-gpu-suspend.bash",
         "share/completions/_nvsnap-gpu-suspend",
         "share/completions/nvsnap-gpu-suspend.fish",
@@ -63,5 +64,21 @@ fn a_process_that_runs_keeps_the_whole_file_it_has_mapped() -> Result<()> {
     machine.suspend(&pids)?.done()?;
     machine.resume(&pids)?.done()?;
     assert_eq!(worker.ok("sum x 0 4M")?, sum);
+    Ok(())
+}
+
+#[test]
+fn every_verb_has_a_page_of_the_manual_with_its_options() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let pages = machine.path("pages");
+    std::fs::create_dir(&pages)?;
+    machine.tool().option("man").argument(&pages).run()?.done()?;
+    for (verb, option) in [("suspend", "keep\\-arena"), ("resume", "gpu\\-map"), ("store-gc", "delete")] {
+        let page = std::fs::read_to_string(pages.join(format!("nvsnap-gpu-suspend-{verb}.1")))?;
+        ensure!(page.contains(option), "{verb}: {page}");
+    }
+    ensure!(!pages.join("nvsnap-gpu-suspend-hold.1").exists(), "the inside of the command has a page");
+    let nowhere = machine.tool().option("man").argument(machine.path("nowhere")).run()?.exits(1)?;
+    ensure!(nowhere.text().contains("cannot be written"), "{}", nowhere.text());
     Ok(())
 }

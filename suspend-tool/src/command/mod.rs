@@ -30,6 +30,7 @@ pub use outcome::{Exit, Outcome};
 pub use resume::resume;
 pub use suspend::suspend;
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ pub fn carry_out(mut verb: Verb) -> Exit {
             print_line(String::from_utf8_lossy(&text).trim_end());
             return Exit::Done;
         }
-        Verb::Man => return man(),
+        Verb::Man { folder } => return man(folder.as_deref()),
         Verb::Run { command } => run::run(&command),
         Verb::CachePrefetch(args) => chunks::prefetch(&args),
         Verb::CacheGc(args) => chunks::collect_cache(&args),
@@ -68,14 +69,23 @@ pub fn carry_out(mut verb: Verb) -> Exit {
     outcome.exit
 }
 
-fn man() -> Exit {
+fn man(folder: Option<&Path>) -> Exit {
     let mut text = Vec::new();
-    match clap_mangen::Man::new(Cli::command()).render(&mut text) {
+    let made = match folder {
+        Some(folder) => clap_mangen::generate_to(Cli::command(), folder),
+        None => clap_mangen::Man::new(Cli::command()).render(&mut text),
+    };
+    match made {
         Ok(()) => {
-            print_line(String::from_utf8_lossy(&text).trim_end());
+            if folder.is_none() {
+                print_line(String::from_utf8_lossy(&text).trim_end());
+            }
             Exit::Done
         }
-        Err(_) => Exit::Failed,
+        Err(error) => {
+            eprintln!("error: the man pages cannot be written: {error}");
+            Exit::Failed
+        }
     }
 }
 
@@ -153,7 +163,7 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         | Verb::StoreGc(_)
         | Verb::StoreVerify(_)
         | Verb::Completions { .. }
-        | Verb::Man => Outcome::new(name, Exit::Usage, "it does not look at the machine"),
+        | Verb::Man { .. } => Outcome::new(name, Exit::Usage, "it does not look at the machine"),
     }
 }
 

@@ -93,7 +93,7 @@ fn members_with_different_roles_are_one_team_over_three_cycles() -> Result<()> {
 }
 
 #[test]
-fn an_object_whose_maker_let_go_of_it_is_made_by_an_heir() -> Result<()> {
+fn an_object_whose_maker_let_go_of_it_is_refused_until_it_is_given_up() -> Result<()> {
     let machine = machine(2, R610)?;
     let members: Vec<Target> =
         (0..2).map(|device| member(&machine, device, "2M", "")).collect::<Result<_>>()?;

@@ -168,10 +168,10 @@ impl Blocks {
         state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Large(Some(block)) });
     }
 
-    /// Records a span of [`SLAB`] bytes for small blocks.
-    pub fn add_slab(&self, span: Span, owner: Owner) {
+    /// Records a span of [`SLAB`] bytes for small blocks, the first of them of `size` bytes.
+    pub fn add_slab(&self, span: Span, owner: Owner, size: u64) {
+        let slab = Slab::new(slab::units(size).unwrap_or(1));
         let mut state = self.lock();
-        let slab = Slab::new();
         state.offer(owner, slab.largest(), span.base);
         state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Slab(Box::new(slab)) });
     }

@@ -19,6 +19,9 @@ const UNIT: u64 = 512;
 pub(super) const UNITS: u32 = 4096;
 const _: () = assert!(UNITS as u64 * UNIT == SLAB);
 
+/// Blocks that any slab has room for, as far as its bytes go.
+const FEWEST: u32 = 256;
+
 /// How many slabs are asked for room. The sub-allocator rounds what it looks for up, so a slab whose largest gap is
 /// just large enough may still refuse.
 pub(super) const TRIES: usize = 3;
@@ -53,8 +56,11 @@ impl fmt::Debug for Slab {
 }
 
 impl Slab {
-    pub(super) fn new() -> Self {
-        Self { rooms: Allocator::with_max_allocs(UNITS, UNITS), blocks: BTreeMap::new(), leaving: 0 }
+    /// A slab for blocks of `units` each, and others. To make room for the most blocks there can be takes longer than
+    /// all else (65 us), so a slab that begins with a large block has room for fewer: when they are used up, it is full.
+    pub(super) fn new(units: u32) -> Self {
+        let most = (2 * UNITS / units.max(1)).clamp(FEWEST, UNITS);
+        Self { rooms: Allocator::with_max_allocs(UNITS, most), blocks: BTreeMap::new(), leaving: 0 }
     }
 
     /// Units of the largest gap.

@@ -44,7 +44,7 @@ fn a_block_is_freed_once_and_only_at_its_base() {
 fn the_room_of_a_small_block_is_free_only_when_it_has_ended() {
     let blocks = Blocks::new();
     assert_eq!(blocks.place(4096, owner(1).context), None);
-    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1));
+    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1), SMALL);
     let first = blocks.place(SMALL, owner(1).context).expect("room");
     let second = blocks.place(SMALL, owner(1).context).expect("room");
     assert_eq!(blocks.place(1, owner(1).context), None);
@@ -59,7 +59,7 @@ fn the_room_of_a_small_block_is_free_only_when_it_has_ended() {
 #[test]
 fn slabs_of_one_context_are_not_used_for_another() {
     let blocks = Blocks::new();
-    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1));
+    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1), 1);
     assert_eq!(blocks.place(1, owner(2).context), None);
     assert_eq!(blocks.take_context(owner(2).context), []);
     assert_eq!(blocks.take_context(owner(1).context), [Span { base: SLAB, len: SLAB }]);
@@ -69,9 +69,9 @@ fn slabs_of_one_context_are_not_used_for_another() {
 #[test]
 fn one_empty_slab_is_kept_and_a_second_one_goes() {
     let blocks = Blocks::new();
-    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1));
+    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1), SMALL);
     let in_first: Vec<u64> = (0..2).map(|_| blocks.place(SMALL, owner(1).context).expect("room")).collect();
-    blocks.add_slab(Span { base: 2 * SLAB, len: SLAB }, owner(1));
+    blocks.add_slab(Span { base: 2 * SLAB, len: SLAB }, owner(1), 1);
     let in_second = blocks.place(1, owner(1).context).expect("room");
     assert_eq!(blocks.end(blocks.take(in_second).expect("there")), None);
     assert_eq!(blocks.end(blocks.take(in_first[0]).expect("there")), None);
@@ -107,11 +107,33 @@ fn small_blocks_waste_little() {
     for _ in 0..20_000 {
         if blocks.place(4096, owner(1).context).is_none() {
             slabs += 1;
-            blocks.add_slab(Span { base: slabs * SLAB, len: SLAB }, owner(1));
+            blocks.add_slab(Span { base: slabs * SLAB, len: SLAB }, owner(1), 4096);
             blocks.place(4096, owner(1).context).expect("a new slab has room");
         }
     }
     assert!(slabs * SLAB <= 20_000 * 4096 * 105 / 100, "{slabs} slabs");
+}
+
+#[test]
+fn a_slab_that_began_with_a_large_block_is_full_when_its_places_are_used_up_and_has_room_again() {
+    let blocks = Blocks::new();
+    blocks.add_slab(Span { base: SLAB, len: SLAB }, owner(1), SMALL);
+    let large = blocks.place(SMALL, owner(1).context).expect("room");
+    let mut small = Vec::new();
+    while let Some(base) = blocks.place(1, owner(1).context) {
+        small.push(base);
+    }
+    assert!((250..=256).contains(&small.len()), "{} places", small.len());
+    // It is not in the way of the next one.
+    blocks.add_slab(Span { base: 2 * SLAB, len: SLAB }, owner(1), 1);
+    for _ in 0..4000 {
+        assert!(blocks.place(1, owner(1).context).expect("room") >= 2 * SLAB);
+    }
+    for base in small {
+        assert_eq!(blocks.end(blocks.take(base).expect("there")), None);
+    }
+    assert!(blocks.place(SMALL / 2, owner(1).context).expect("room again") < 2 * SLAB);
+    assert_eq!(blocks.end(blocks.take(large).expect("there")), None);
 }
 
 proptest! {
@@ -129,7 +151,7 @@ proptest! {
             }
             let base = blocks.place(size, owner(1).context).unwrap_or_else(|| {
                 slabs += 1;
-                blocks.add_slab(Span { base: slabs * SLAB, len: SLAB }, owner(1));
+                blocks.add_slab(Span { base: slabs * SLAB, len: SLAB }, owner(1), size);
                 blocks.place(size, owner(1).context).expect("a new slab has room")
             });
             prop_assert_eq!(base % 512, 0);

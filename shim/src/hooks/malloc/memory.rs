@@ -96,7 +96,7 @@ fn allocate(backed: Backed, owner: Owner, size: usize) -> CuResult<u64> {
             return Ok(base);
         }
         let span = backed.make(SLAB)?;
-        blocks().add_slab(span, owner);
+        blocks().add_slab(span, owner, size);
     }
 }
 

@@ -194,7 +194,7 @@ impl Crowd {
     pub fn cycle(&self) -> Result<[Duration; 2]> {
         let took = |verb: &str| -> Result<Duration> {
             let begin = Instant::now();
-            self.machine.tool().verb(verb, &self.pids())?.done()?;
+            self.machine.verb_when_free(|tool| tool, verb, &self.pids())?.done()?;
             Ok(begin.elapsed())
         };
         Ok([took("suspend")?, took("resume")?])
@@ -202,8 +202,9 @@ impl Crowd {
 
     /// Brings the work of all to rest, and lets it go again.
     pub fn pause(&self) -> Result<()> {
-        self.machine.tool().verb("quiesce", &self.pids())?.done()?;
-        self.machine.tool().verb("reopen", &self.pids())?.done()?;
+        for verb in ["quiesce", "reopen"] {
+            self.machine.verb_when_free(|tool| tool, verb, &self.pids())?.done()?;
+        }
         Ok(())
     }
 

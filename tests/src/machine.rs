@@ -127,6 +127,19 @@ impl Machine {
         Tool::new(self)
     }
 
+    /// Runs a verb, made ready by `ready`, once nobody else works on the processes any more: after a command was killed,
+    /// its holder still carries on what it began, and everybody else is refused meanwhile.
+    pub fn verb_when_free(&self, ready: impl Fn(Tool) -> Tool, verb: &str, pids: &[i32]) -> Result<Outcome> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let outcome = ready(self.tool()).verb(verb, pids)?;
+            let is_early = outcome.code == 4 && outcome.text().contains("another nvsnap-gpu-suspend");
+            if !is_early || Instant::now() > deadline {
+                return Ok(outcome);
+            }
+        }
+    }
+
     /// Runs `suspend`, and says what came of it.
     pub fn suspend(&self, pids: &[i32]) -> Result<Outcome> {
         self.tool().verb("suspend", pids)

@@ -12,7 +12,7 @@ use fastrand::Rng;
 
 use crate::crowd::Crowd;
 use crate::machine::Machine;
-use crate::tool::{Outcome, Running};
+use crate::tool::{Outcome, Running, Tool};
 
 /// How long a world lasts at least, so that many are seen.
 const WORLD: Duration = Duration::from_secs(8);
@@ -104,7 +104,8 @@ fn begin(crowd: &mut Crowd, ranks: usize, letter: &str, chance: &mut Rng) -> Res
 /// Does one thing to all. What it was comes back.
 fn act(crowd: &Crowd, chance: &mut Rng, tally: &mut Tally) -> Result<String> {
     let pids = crowd.pids();
-    let tool = || crowd.machine().tool();
+    let when_free =
+        |ready: &dyn Fn(Tool) -> Tool, verb: &str| crowd.machine().verb_when_free(ready, verb, &pids);
     Ok(match chance.u8(0..10) {
         0..4 => {
             crowd.cycle()?;
@@ -117,8 +118,8 @@ fn act(crowd: &Crowd, chance: &mut Rng, tally: &mut Tally) -> Result<String> {
             "a pause".to_owned()
         }
         6 => {
-            tool().verb("check", &pids)?.done()?;
-            tool().verb("status", &pids)?.done()?;
+            when_free(&|tool| tool, "check")?.done()?;
+            when_free(&|tool| tool, "status")?.done()?;
             "check and status".to_owned()
         }
         7 => {
@@ -126,7 +127,7 @@ fn act(crowd: &Crowd, chance: &mut Rng, tally: &mut Tally) -> Result<String> {
             let hard = chance.bool();
             let delay = chance.u64(0..120_000);
             tally.interrupted += 1;
-            let running = tool().start_verb(verb, &pids)?;
+            let running = crowd.machine().tool().start_verb(verb, &pids)?;
             thread::sleep(Duration::from_micros(delay));
             let outcome = interrupted(running, hard)?;
             let what =
@@ -138,13 +139,13 @@ fn act(crowd: &Crowd, chance: &mut Rng, tally: &mut Tally) -> Result<String> {
             let call = chance.choice(FAULTY).unwrap_or(FAULTY[0]);
             let fault = format!("{call}:1:*=error(999)");
             tally.faults += 1;
-            let suspend = tool().set("FAKECUDA_FAULTS", &fault).verb("suspend", &pids)?;
+            let suspend = when_free(&|tool| tool.set("FAKECUDA_FAULTS", &fault), "suspend")?;
             all_run_again(crowd, &suspend).with_context(|| fault.clone())?;
             fault
         }
         _ => {
             tally.faults += 1;
-            let suspend = tool().option("--timeout=0.01").verb("suspend", &pids)?;
+            let suspend = when_free(&|tool| tool.option("--timeout=0.01"), "suspend")?;
             all_run_again(crowd, &suspend).context("a suspend with little time")?;
             "a suspend with little time".to_owned()
         }
@@ -161,7 +162,8 @@ fn interrupted(running: Running, hard: bool) -> Result<Outcome> {
 
 /// Whatever a command came to: all run again, if need be by the command that finishes the job.
 fn all_run_again(crowd: &Crowd, outcome: &Outcome) -> Result<()> {
-    ensure!([-1, 0, 1, 3].contains(&outcome.code), "exit status {}: {}", outcome.code, outcome.text());
+    // Refused: it came while the holder of an earlier one still worked on them.
+    ensure!([-1, 0, 1, 3, 4].contains(&outcome.code), "exit status {}: {}", outcome.code, outcome.text());
     if outcome.code == 1 {
         for pid in crowd.pids() {
             let status = crowd.machine().status(pid)?;
@@ -170,12 +172,13 @@ fn all_run_again(crowd: &Crowd, outcome: &Outcome) -> Result<()> {
         }
         return Ok(());
     }
-    let resume = crowd.machine().tool().verb("resume", &crowd.pids())?;
-    if resume.code == 3 {
-        let again = crowd.machine().tool().verb("resume", &crowd.pids())?;
-        again.done().with_context(|| resume.text())?;
+    let resume = || crowd.machine().verb_when_free(|tool| tool, "resume", &crowd.pids());
+    let first = resume()?;
+    if first.code == 3 {
+        let again = resume()?;
+        again.done().with_context(|| first.text())?;
         return Ok(());
     }
-    resume.done()?;
+    first.done()?;
     Ok(())
 }

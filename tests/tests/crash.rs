@@ -100,14 +100,7 @@ impl Pair {
 
     /// Runs a verb, once whoever still carries on what a killed command began has come to its end.
     fn after_rescue(&self, verb: &str, fault: &str) -> Result<Outcome> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let outcome = self.machine.tool().set(FAULTS, fault).verb(verb, &self.pids())?;
-            let is_early = outcome.code == 4 && outcome.text().contains("another nvsnap-gpu-suspend");
-            if !is_early || Instant::now() > deadline {
-                return Ok(outcome);
-            }
-        }
+        self.machine.verb_when_free(|tool| tool.set(FAULTS, fault), verb, &self.pids())
     }
 
     /// Waits until every process runs as if nothing had been done to it.

@@ -63,14 +63,15 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     machine.set("FAKECUDA_QUEUE", queue);
     let ranks = chance.usize(2..=4);
     let mut crowd = Crowd::new(machine, ranks)?;
+    let mut loads = Vec::new();
     for letter in ["a", "b"].into_iter().take(chance.usize(1..=2)) {
-        begin(&mut crowd, ranks, letter, &mut chance)?;
+        loads.push(begin(&mut crowd, ranks, letter, &mut chance)?);
     }
     let until = end.min(Instant::now() + WORLD);
     let mut done = Vec::new();
     while done.is_empty() || Instant::now() < until {
         let before = crowd.progress()?;
-        let goes_on = || format!("queue of {queue}, after {done:?}");
+        let goes_on = || format!("queue of {queue}, {ranks} ranks with {loads:?}, after {done:?}");
         crowd.goes_on(&before).with_context(goes_on)?;
         thread::sleep(Duration::from_micros(chance.u64(0..20_000)));
         let action = act(&crowd, &mut chance, tally);
@@ -81,24 +82,29 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Starts one load of a random kind, in memory of its own.
-fn begin(crowd: &mut Crowd, ranks: usize, letter: &str, chance: &mut Rng) -> Result<()> {
+/// Starts one load of a random kind, in memory of its own. Which it is comes back.
+fn begin(crowd: &mut Crowd, ranks: usize, letter: &str, chance: &mut Rng) -> Result<String> {
     crowd.share(letter)?;
     let all: Vec<usize> = (0..ranks).collect();
+    let one = [chance.usize(0..ranks)];
     let own: String = all.iter().map(|rank| format!(" {letter}{rank}")).collect();
     let look = chance.u64(1..=12);
-    match chance.u8(0..8) {
-        0 => crowd.start("allreduce", &all, look, |_| format!("512 plain{own}")),
-        1 => crowd.start("allreduce", &all, look, |_| format!("512 copy{own}")),
-        2 => crowd.start("allreduce", &all, look, |_| format!("512 talk{own}")),
-        3 => crowd.start("ring", &all, look, |_| format!("512{own}")),
-        4 => crowd.start("feed", &[chance.usize(0..ranks)], look, |_| String::new()),
-        5 => crowd.start("locked", &[chance.usize(0..ranks)], look, |_| String::new()),
-        6 => crowd.start("mix", &[chance.usize(0..ranks)], look, |_| "20 64".to_owned()),
-        _ => crowd.start("exchange", &[0, 1], 1, |rank| {
-            if rank == 0 { "give r1".to_owned() } else { "take".to_owned() }
-        }),
-    }
+    let (kind, members, look, words): (_, &[usize], _, _) = match chance.u8(0..8) {
+        0 => ("allreduce", &all, look, format!("512 plain{own}")),
+        1 => ("allreduce", &all, look, format!("512 copy{own}")),
+        2 => ("allreduce", &all, look, format!("512 talk{own}")),
+        3 => ("ring", &all, look, format!("512{own}")),
+        4 => ("feed", &one, look, String::new()),
+        5 => ("locked", &one, look, String::new()),
+        6 => ("mix", &one, look, "20 64".to_owned()),
+        _ => ("exchange", &[0, 1], 1, String::new()),
+    };
+    crowd.start(kind, members, look, |rank| match (kind, rank) {
+        ("exchange", 0) => "give r1".to_owned(),
+        ("exchange", _) => "take".to_owned(),
+        _ => words.clone(),
+    })?;
+    Ok(format!("{kind} {words}, a look each {look}"))
 }
 
 /// Does one thing to all. What it was comes back.

@@ -4,6 +4,7 @@
 //! process on it that does as it is told, line by line; nothing here waits by sleeping.
 
 mod allocations;
+pub mod arguments;
 mod artifacts;
 pub mod bench;
 mod board;

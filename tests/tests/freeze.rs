@@ -17,6 +17,14 @@ fn worker(machine: &Machine) -> Result<Target> {
     Ok(worker)
 }
 
+/// A machine, a worker on it, and what the worker holds.
+fn begin() -> Result<(Machine, Target, String)> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    let before = sum(&worker)?;
+    Ok((machine, worker, before))
+}
+
 fn sum(worker: &Target) -> Result<String> {
     worker.ok("sum x 0 4M")
 }
@@ -75,9 +83,7 @@ fn all_threads_but_ours_stand_still_until_the_resume() -> Result<()> {
 
 #[test]
 fn threads_are_left_running_where_that_is_asked_for_and_nobody_stays_behind() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     machine.suspend_running(&[worker.pid()])?.done()?;
     goes_on(&worker)?;
     ensure!(worker.ok("echo here")? == "here");
@@ -88,9 +94,7 @@ fn threads_are_left_running_where_that_is_asked_for_and_nobody_stays_behind() ->
 
 #[test]
 fn threads_that_come_and_go_are_all_caught() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     worker.ok("unrest")?;
     for _ in 0..5 {
         let born = |worker: &Target| -> Result<u64> { Ok(worker.ok("born")?.parse()?) };
@@ -114,9 +118,7 @@ fn threads_that_come_and_go_are_all_caught() -> Result<()> {
 
 #[test]
 fn a_thread_in_a_vfork_is_no_obstacle() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     for order in [["suspend", "end", "resume"], ["suspend", "resume", "end"]] {
         worker.ok("start v vfork")?;
         Thread::all_until(worker.pid(), |threads| threads.iter().any(|thread| thread.state == 'D'))?;
@@ -179,9 +181,7 @@ impl Tracing {
 
 #[test]
 fn a_process_that_somebody_else_traces_is_refused_and_the_tracer_named() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     worker.ok("on other echo x")?;
     let thread = Thread::all(worker.pid())?.into_iter().find(|thread| thread.name == "other");
     let tracing = Tracing::of(thread.context("the thread")?.tid)?;
@@ -231,9 +231,7 @@ fn a_tracer_that_comes_after_the_check_makes_the_suspend_fail_and_everything_is_
 
 #[test]
 fn a_holder_that_is_killed_leaves_nobody_stopped() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     machine.suspend(&[worker.pid()])?.done()?;
     let holder = holder_of(worker.pid())?.context("a holder")?;
     signal(holder, libc::SIGKILL)?;
@@ -257,9 +255,7 @@ fn a_holder_ends_with_the_last_process_it_holds() -> Result<()> {
 
 #[test]
 fn a_signal_to_a_frozen_program_waits_and_is_delivered_once_it_goes_on() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let worker = worker(&machine)?;
-    let before = sum(&worker)?;
+    let (machine, worker, before) = begin()?;
     worker.ok("on-term")?;
     machine.suspend(&[worker.pid()])?.done()?;
     signal(worker.pid(), libc::SIGTERM)?;
@@ -313,9 +309,7 @@ fn is_alive(port: u16) -> Result<bool> {
 #[test]
 fn a_heartbeat_and_a_probe_outlive_a_suspend_that_is_longer_than_they_allow() -> Result<()> {
     for frozen in [true, false] {
-        let machine = Machine::stand_in()?;
-        let worker = worker(&machine)?;
-        let before = sum(&worker)?;
+        let (machine, worker, before) = begin()?;
         let port = worker.ok("probe")?.parse()?;
         worker.ok("heartbeat 2000")?;
         ensure!(is_alive(port)?);

@@ -151,30 +151,37 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
     set.finish(verb, restored.and(unlocked))
 }
 
+/// As [`open`], for a phase that reads what was saved, from where the options say.
+fn open_reading(
+    context: &Context,
+    verb: &'static str,
+    pids: &[Pid],
+    places: &PlaceArgs,
+) -> Result<Set, Box<Outcome>> {
+    let mut set = open(context, verb, pids, WAIT)?;
+    match read_from(places, &set.seen) {
+        Ok(from) => set.session.from = from,
+        Err(findings) => return Err(Box::new(Outcome::refused(verb, findings).about(pids.to_vec()))),
+    }
+    Ok(set)
+}
+
 pub(super) fn stage(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {
     let verb = Stage::Stage.name();
-    let mut set = match open(context, verb, pids, WAIT) {
+    let set = match open_reading(context, verb, pids, places) {
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
-    match read_from(places, &set.seen) {
-        Ok(from) => set.session.from = from,
-        Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
-    }
     let staged = super::storage::stage(context, &set.session, &set.seen);
     set.finish(verb, staged)
 }
 
 pub(super) fn load(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {
     let verb = Stage::Load.name();
-    let mut set = match open(context, verb, pids, WAIT) {
+    let set = match open_reading(context, verb, pids, places) {
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
-    match read_from(places, &set.seen) {
-        Ok(from) => set.session.from = from,
-        Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
-    }
     set.finish(verb, set.released().mend().and(set.released().load()))
 }
 

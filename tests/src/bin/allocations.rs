@@ -2,24 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use integration::{Driver, allocations};
+use anyhow::{Context, Result};
+use integration::{allocations, arguments};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::ended(run())
 }
 
 fn run() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["--gpu"] => allocations(Driver::Real),
-        ["--stand-in"] => allocations(Driver::StandIn),
-        _ => bail!("usage: allocations --gpu|--stand-in"),
-    }
+    let driver = std::env::args().nth(1).as_deref().and_then(arguments::driver);
+    allocations(driver.context("usage: allocations --gpu|--stand-in")?)
 }

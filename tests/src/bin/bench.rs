@@ -2,29 +2,22 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use integration::Driver;
+use anyhow::{Context, Result, bail};
+use integration::arguments;
 use integration::bench::{Plan, bench};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::ended(run())
 }
 
 fn run() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = given.iter().map(String::as_str).collect();
+    const USAGE: &str = "usage: bench --gpu|--stand-in MIB [FOLDER ON A DISK]";
     let (driver, mib, disk) = match words.as_slice() {
-        ["--gpu", mib] => (Driver::Real, mib, None),
-        ["--gpu", mib, disk] => (Driver::Real, mib, Some(disk.into())),
-        ["--stand-in", mib] => (Driver::StandIn, mib, None),
-        ["--stand-in", mib, disk] => (Driver::StandIn, mib, Some(disk.into())),
-        _ => bail!("usage: bench --gpu|--stand-in MIB [FOLDER ON A DISK]"),
+        [driver, mib] => (driver, mib, None),
+        [driver, mib, disk] => (driver, mib, Some(disk.into())),
+        _ => bail!(USAGE),
     };
-    bench(&Plan { driver, mib: mib.parse()?, disk })
+    bench(&Plan { driver: arguments::driver(driver).context(USAGE)?, mib: mib.parse()?, disk })
 }

@@ -2,26 +2,16 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use integration::{Driver, endure};
+use anyhow::{Context, Result, bail};
+use integration::{arguments, endure};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::ended(run())
 }
 
 fn run() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (driver, mib, cycles) = match words.as_slice() {
-        ["--gpu", mib, cycles] => (Driver::Real, mib, cycles),
-        ["--stand-in", mib, cycles] => (Driver::StandIn, mib, cycles),
-        _ => bail!("usage: endure --gpu|--stand-in MIB CYCLES"),
-    };
-    endure(driver, mib.parse()?, cycles.parse()?)
+    const USAGE: &str = "usage: endure --gpu|--stand-in MIB CYCLES";
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let [driver, mib, cycles] = given.as_slice() else { bail!(USAGE) };
+    endure(arguments::driver(driver).context(USAGE)?, mib.parse()?, cycles.parse()?)
 }

@@ -8,29 +8,19 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use integration::{Crowd, Driver, Machine};
+use anyhow::{Context, Result};
+use integration::{Crowd, Machine, arguments};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::ended(run())
 }
 
 fn run() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let driver = match arguments.next().as_deref() {
-        Some("--gpu") => Driver::Real,
-        Some("--stand-in") => Driver::StandIn,
-        _ => bail!("usage: load --gpu|--stand-in SUSPENDS [SEED]"),
-    };
-    let suspends: usize =
-        arguments.next().context("usage: load --gpu|--stand-in SUSPENDS [SEED]")?.parse()?;
-    let seed = arguments.next().map_or_else(|| Ok(fastrand::u64(1..1 << 32)), |seed| seed.parse())?;
+    const USAGE: &str = "usage: load --gpu|--stand-in SUSPENDS [SEED]";
+    let mut given = std::env::args().skip(1);
+    let driver = given.next().as_deref().and_then(arguments::driver).context(USAGE)?;
+    let suspends: usize = given.next().context(USAGE)?.parse()?;
+    let seed = given.next().map_or_else(|| Ok(fastrand::u64(1..1 << 32)), |seed| seed.parse())?;
     println!("seed {seed}");
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut crowd = Crowd::new(Machine::new(driver)?, 2)?;

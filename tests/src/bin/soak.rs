@@ -4,22 +4,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use integration::soak;
+use integration::{arguments, soak};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    arguments::ended(run())
 }
 
 fn run() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let seconds: u64 = arguments.next().context("usage: soak SECONDS [SEED]")?.parse()?;
-    let seed = match arguments.next() {
+    let mut given = std::env::args().skip(1);
+    let seconds: u64 = given.next().context("usage: soak SECONDS [SEED]")?.parse()?;
+    let seed = match given.next() {
         Some(seed) => seed.parse()?,
         None => fastrand::u64(..),
     };

@@ -1,13 +1,15 @@
-//! What about the surroundings of a process stands in the way: slices of GPUs, a server between it and the GPU, relatives.
+//! What about the surroundings of a process stands in the way, or is worth knowing: slices of GPUs, a server between it and the
+//! GPU, others on the same GPU, relatives.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Finding, Survey};
+use cuda_sys::Uuid;
+use protocol::{Inventory, Location, Origin};
+
+use super::{Finding, Seen, Survey};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
 
-/// Directories of a slice's devices; the driver cannot checkpoint there (cuda-checkpoint #42).
-const SLICES: &str = "/dev/nvidia-caps/";
 /// Where the clients of a multi-process server are told to find it.
 const SERVER_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 /// Part of the name of its socket where nobody says otherwise.
@@ -19,12 +21,11 @@ pub(super) fn surroundings(proc: &ProcFs, survey: &Survey, criu: bool) -> Vec<Fi
     let serves_all = proc.has_socket(SERVER_SOCKET);
     for seen in survey.seen.iter().filter(|seen| seen.takes_part()) {
         let pid = seen.target.pid;
-        let slices = proc.descriptors(pid, SLICES).unwrap_or_default();
-        if let Some(slice) = slices.first() {
+        if let Some(slice) = proc.open_slice(pid) {
             let message =
                 format!("process {pid} uses a slice of a GPU (MIG): the driver cannot checkpoint it");
             let remedy = "give it a whole GPU (nvidia-smi -mig 0)";
-            findings.push(Finding::blocker("mig", message, remedy).of(pid).on(slice.clone()));
+            findings.push(Finding::blocker("mig", message, remedy).of(pid).on(slice));
         }
         let server = proc.variable(pid, SERVER_VARIABLE);
         if server.is_some() || serves_all {
@@ -34,8 +35,43 @@ pub(super) fn surroundings(proc: &ProcFs, survey: &Survey, criu: bool) -> Vec<Fi
             findings.push(Finding::warning("mps", message, remedy).of(pid).on(place));
         }
     }
+    findings.extend(crowded(&survey.seen));
     findings.extend(relatives(proc, survey, criu));
     findings
+}
+
+/// GPUs that several of the processes have memory on. After a restore the driver no longer interrupts their kernels for one another
+/// (580.159.04): work of the others waits, and a kernel that keeps it waiting for some 4 s is ended as failed.
+fn crowded(seen: &[Seen]) -> Vec<Finding> {
+    let mut users: BTreeMap<[u8; 16], BTreeSet<Pid>> = BTreeMap::new();
+    for process in seen {
+        for gpu in process.inventory().into_iter().flat_map(gpus) {
+            users.entry(gpu).or_default().insert(process.target.pid);
+        }
+    }
+    let shared = users.into_iter().filter(|(_, pids)| pids.len() > 1);
+    shared
+        .map(|(gpu, pids)| {
+            let pids = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let message = format!(
+                "processes {pids} use one GPU: once resumed, the driver no longer interrupts the kernels of one for another, and \
+                 ends one that runs for 4 s while another waits"
+            );
+            let remedy = "give each its own GPU, unless all kernels are short and none waits for another process";
+            Finding::warning("shared-gpu", message, remedy).on(Uuid { bytes: gpu }.to_string())
+        })
+        .collect()
+}
+
+/// The GPUs a process has made memory on.
+fn gpus(inventory: &Inventory) -> BTreeSet<[u8; 16]> {
+    let made = inventory.allocations.iter().filter(|allocation| allocation.origin == Origin::Created);
+    let ordinals = made.filter_map(|allocation| match allocation.location {
+        Location::Device(ordinal) => Some(ordinal),
+        _ => None,
+    });
+    let uuid_of = |ordinal| inventory.devices.iter().find(|device| device.ordinal == ordinal);
+    ordinals.filter_map(uuid_of).map(|device| device.uuid).collect()
 }
 
 /// Children that hold descriptors of the driver which nobody closes for them: CRIU dumps them along with their parents.

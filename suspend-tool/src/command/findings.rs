@@ -40,11 +40,35 @@ type Case = (fn(&World), &'static str, Option<i32>, Option<Severity>, Option<Sev
 const BLOCKER: Option<Severity> = Some(Severity::Blocker);
 const WARNING: Option<Severity> = Some(Severity::Warning);
 
-const CASES: [Case; 12] = [
+/// Has the driver name its slices, as it does wherever slices can be made.
+fn slices(world: &World) {
+    let folder = world.proc_of(101).join("../driver/nvidia-caps");
+    std::fs::create_dir_all(&folder).unwrap();
+    let minors = "config 1\nmonitor 2\ngpu0/gi0/access 3\ngpu0/gi0/ci0/access 4\ngpu0/gi0/ci1/access 5\n";
+    std::fs::write(folder.join("mig-minors"), minors).unwrap();
+}
+
+/// Gives 102 memory of its own, on the GPU that 101 uses.
+fn crowd(world: &World) {
+    let made = Process::new(102).makes(2, 12).holdings;
+    world.inner().processes.get_mut(&102).unwrap().holdings.extend(made);
+}
+
+const CASES: [Case; 13] = [
     (|world| open(world, 102, "/dev/infiniband/uverbs0"), "device-open", Some(102), WARNING, BLOCKER),
     (|world| open(world, 101, "/dev/gdrdrv"), "device-open", Some(101), WARNING, BLOCKER),
     (|world| open(world, 150, "/dev/nvidiactl"), "inherited-devices", Some(150), WARNING, BLOCKER),
-    (|world| open(world, 101, "/dev/nvidia-caps/nvidia-cap5"), "mig", Some(101), BLOCKER, BLOCKER),
+    (
+        |world| {
+            slices(world);
+            open(world, 101, "/dev/nvidia-caps/nvidia-cap5");
+        },
+        "mig",
+        Some(101),
+        BLOCKER,
+        BLOCKER,
+    ),
+    (crowd, "shared-gpu", None, WARNING, WARNING),
     (
         |world| {
             std::fs::write(world.proc_of(102).join("environ"), "A=1\0CUDA_MPS_PIPE_DIRECTORY=/m\0").unwrap()
@@ -150,6 +174,15 @@ fn all_of_them_are_told_at_once() {
 fn a_world_with_nothing_in_it_has_nothing_to_tell() {
     let outcome = check(&world().context(), &world().pids(), true);
     assert_eq!(outcome.findings, []);
+}
+
+#[test]
+fn whoever_asks_about_slices_uses_none() {
+    let world = world();
+    slices(&world);
+    open(&world, 101, "/dev/nvidia-caps/nvidia-cap1");
+    open(&world, 102, "/dev/nvidia-caps/nvidia-cap2");
+    assert_eq!(check(&world.context(), &world.pids(), true).findings, []);
 }
 
 #[test]

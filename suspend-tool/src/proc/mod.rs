@@ -4,6 +4,7 @@
 
 mod maps;
 mod memory;
+mod slices;
 mod stat;
 mod task;
 

@@ -22,6 +22,7 @@ import cudart_blocking
 import handles
 import malloc
 import mappings
+import preemption
 import probe
 import ring
 import sharing
@@ -47,6 +48,7 @@ SECTIONS = {
         checkpoint.blocks_checkpointed,
         cudart_blocking.cudart_locked,
         cudart_blocking.cudart_checkpointed,
+        preemption.preemption,
         arena.arena,
         ring.ring,
     )
@@ -58,6 +60,7 @@ HELPERS = {
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
     "ipc_peer": malloc.ipc_peer,
+    "spinner": preemption.spinner,
 }
 SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")

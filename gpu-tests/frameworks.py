@@ -53,8 +53,12 @@ def in_pair(other, start, mine, look):
 
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
-    process = context.Process(target=other, args=(start(context), theirs), daemon=True)
+    # Kept: a queue takes its semaphores along when it goes, before the other has opened them.
+    handed = start(context)
+    process = context.Process(target=other, args=(handed, theirs), daemon=True)
     process.start()
+    # So that the end of the other is seen here.
+    theirs.close()
 
     def check(number):
         mine()
@@ -226,12 +230,15 @@ class Program:
         try:
             line = self.lines.get(timeout=max(deadline - time.monotonic(), 0))
         except queue.Empty:
-            raise Failed("it does not answer in time") from None
+            raise Failed(f"it does not answer in time: {self.said()}") from None
         if line is None:
-            self.errors.seek(0)
-            said = self.errors.read().strip().splitlines()
-            raise Failed(f"it ended: {said[-1] if said else 'without a word'}")
+            raise Failed(f"it ended: {self.said()}")
         return line
+
+    def said(self):
+        """The last of what it said about errors."""
+        self.errors.seek(0)
+        return " / ".join(self.errors.read().strip().splitlines()[-4:]) or "without a word"
 
     def ask(self, line, deadline):
         self.process.stdin.write(line + "\n")

@@ -7,9 +7,9 @@
 //! | `NVSNAP_GPUSHARE_FABRIC` | `0`, `1` | lets fabric handles through |
 //! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | memory pinned by GDRCopy is no obstacle: the program pins anew after a resume |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
-//! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 512 by default |
+//! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 1024 by default |
 //! | `NVSNAP_GPUSHARE_STAGE` | MiB, 0 to 1048576 | host memory for chunks read while the driver restores; 4096 by default |
-//! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 8, by default |
+//! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 16, by default |
 //! | `NVSNAP_GPUSHARE_FILE_FAULTS`, `NVSNAP_GPUSHARE_FILE_TRACE` | for tests | see `transfer/store/places.rs` |
 //!
 //! An empty value is the default. A bad value is ignored, and said once the program has begun to use CUDA. A privileged
@@ -129,7 +129,7 @@ pub(crate) fn log() -> LogPlace {
 
 /// How many bytes of host memory may be used for chunks on their way.
 pub(crate) fn staging_bytes() -> u64 {
-    const USUAL_MIB: u32 = 512;
+    const USUAL_MIB: u32 = 1024;
     let mib = match STAGING_MIB.load(Ordering::Relaxed) {
         0 => USUAL_MIB,
         mib => mib,

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use chunkstore::{Chunk, Sources};
 use shim_core::world::{Place, Saved};
 
-use super::staging::{Bench, Staging};
+use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
 use super::{fetch, staged, width};
 use crate::op::Phases;
@@ -83,7 +83,8 @@ struct Lead<'a> {
     flying: VecDeque<Parcel>,
     fetching: usize,
     ways: Ways<'a>,
-    bench: Bench,
+    bench: Bench<'a>,
+    stock: &'a Stock,
 }
 
 /// Fills all objects, and calls `filled` for each when its bytes are there. An error names its object where it is
@@ -103,6 +104,7 @@ pub(crate) fn load(
         ready: Queue::new(job.buffers),
         trouble: Trouble::default(),
     };
+    let stock = Stock::new(job.buffers, len);
     let mut lead = Lead {
         job,
         desk: &desk,
@@ -111,7 +113,8 @@ pub(crate) fn load(
         flying: VecDeque::new(),
         fetching: 0,
         ways: Ways::new(job.subjects),
-        bench: Bench::new(job.buffers, len),
+        bench: Bench::new(&stock),
+        stock: &stock,
     };
     let led = with_crew(&|| desk.work(), &|| desk.tasks.close(), || {
         let led = lead.zeros(filled).and_then(|()| lead.run(filled));
@@ -204,7 +207,7 @@ impl Lead<'_> {
                 self.desk.tasks.push(Parcel { errand, staging });
                 self.fetching += 1;
             }
-            if self.fetching > 0 && self.flying.len() < self.bench.may_fly() {
+            if self.fetching > 0 && self.flying.len() < self.stock.may_fly() {
                 let Some(parcel) = self.desk.ready.pop() else { break };
                 self.fetching -= 1;
                 self.start(parcel)?;

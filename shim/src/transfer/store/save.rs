@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lead:  take a buffer, start the copies of a chunk's parts, wait for the oldest chunk, hand it over
-//!   crew:  hash, look whether the store has it, write
+//!   crew:  make buffers, hash, look whether the store has it, write
 //! ```
 //!
 //! What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use chunkstore::{Chunk, Digest, Put, Writer};
 
 use super::layout::{Part, Planned};
-use super::staging::{Bench, Staging};
+use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
 use super::{broken, width};
 use crate::op::Phases;
@@ -62,8 +62,9 @@ struct Desk<'a> {
     writer: &'a Writer,
     phases: &'a Phases,
     full: Queue<Full>,
-    /// Buffers the crew has emptied.
-    free: Queue<Staging>,
+    stock: Stock,
+    /// Buffers the crew has made or emptied. Nothing stands for one that could not be made: who waits has to look anew.
+    free: Queue<Option<Staging>>,
     /// What became of each chunk.
     put: Mutex<Vec<Option<Put>>>,
     trouble: Trouble,
@@ -75,7 +76,7 @@ struct Lead<'a> {
     desk: &'a Desk<'a>,
     flying: VecDeque<Full>,
     ways: Ways<'a>,
-    bench: Bench,
+    bench: Bench<'a>,
 }
 
 /// Stores all chunks, and says what became of each. An error names its object where it is about one.
@@ -85,16 +86,19 @@ pub(crate) fn save(
     phases: &Phases,
 ) -> Result<Vec<Put>, (Option<usize>, TransferError)> {
     let len = job.planned.iter().map(|planned| width(planned.len)).max().unwrap_or(0);
+    let there = claimed(job, writer).map_err(|error| (None, error))?;
+    // The last ones would be made for nothing.
+    let buffers = job.buffers.min(copies(job, &there));
     let desk = Desk {
         writer,
         phases,
         full: Queue::new(job.buffers),
+        stock: Stock::new(buffers, len),
         free: Queue::new(job.buffers),
         put: Mutex::new(vec![None; job.planned.len()]),
         trouble: Trouble::default(),
     };
-    let there = claimed(job, writer).map_err(|error| (None, error))?;
-    let bench = Bench::new(job.buffers, len);
+    let bench = Bench::new(&desk.stock);
     let mut lead = Lead { job, desk: &desk, flying: VecDeque::new(), ways: Ways::new(job.subjects), bench };
     let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
         let led = lead.run(&there);
@@ -123,6 +127,12 @@ fn claimed(job: Job<'_>, writer: &Writer) -> Result<Vec<Option<Chunk>>, Transfer
     }
     let mut there = writer.claim_all(&named).map_err(|error| broken(&error))?.into_iter();
     Ok(chunks.into_iter().map(|chunk| chunk.filter(|_| there.next() == Some(true))).collect())
+}
+
+/// How many chunks have to be copied.
+fn copies(job: Job<'_>, there: &[Option<Chunk>]) -> usize {
+    let is_settled = |(known, there): &(&Known, &Option<Chunk>)| **known == Known::Zero || there.is_some();
+    job.known.iter().zip(there).filter(|both| !is_settled(both)).count()
 }
 
 impl Lead<'_> {
@@ -171,7 +181,7 @@ impl Lead<'_> {
             return waited.and(Err(error));
         }
         self.flying.push_back(full);
-        while self.flying.len() > self.bench.may_fly() {
+        while self.flying.len() > self.desk.stock.may_fly() {
             self.land()?;
         }
         Ok(())
@@ -198,19 +208,22 @@ impl Lead<'_> {
         }
     }
 
-    /// A buffer that nobody uses.
+    /// A buffer that nobody uses. The first is made here, so that there is one or an error.
     fn take(&mut self) -> Result<Staging, TransferError> {
         loop {
-            if let Some(staging) = self.desk.free.try_pop() {
+            if let Some(staging) = self.bench.idle.pop().or_else(|| self.desk.free.try_pop().flatten()) {
                 return Ok(staging);
             }
-            if let Some(staging) = self.bench.take()? {
+            if self.desk.stock.made() == 0
+                && let Some(staging) = self.bench.take()?
+            {
                 return Ok(staging);
             }
-            if self.flying.is_empty() {
-                return self.desk.free.pop().ok_or(TransferError::Panicked);
+            if !self.flying.is_empty() {
+                self.land()?;
+            } else if let Some(staging) = self.desk.free.pop().ok_or(TransferError::Panicked)? {
+                return Ok(staging);
             }
-            self.land()?;
         }
     }
 
@@ -238,10 +251,10 @@ impl Lead<'_> {
 
     /// Waits until the crew has given all buffers back, but for those that are `held` here.
     fn collect(&mut self, held: usize) {
-        while self.bench.idle.len() + held < self.bench.made()
+        while self.bench.idle.len() + held < self.desk.stock.made()
             && let Some(staging) = self.desk.free.pop()
         {
-            self.bench.idle.push(staging);
+            self.bench.idle.extend(staging);
         }
     }
 
@@ -258,9 +271,29 @@ impl Lead<'_> {
 }
 
 impl Desk<'_> {
+    /// The next chunk to be stored. While there is none, buffers are made.
+    fn next(&self) -> Option<Full> {
+        loop {
+            if let Some(full) = self.full.try_pop() {
+                return Some(full);
+            }
+            match self.stock.another() {
+                None => return self.full.pop(),
+                Some(Ok(mut staging)) => {
+                    staging.populate();
+                    self.free.push(Some(staging));
+                }
+                Some(Err(_)) => {
+                    self.free.push(None);
+                    return self.full.pop();
+                }
+            }
+        }
+    }
+
     /// What a thread of the crew does.
     fn work(&self) {
-        while let Some(Full { number, mut staging, len, digest, object }) = self.full.pop() {
+        while let Some(Full { number, mut staging, len, digest, object }) = self.next() {
             let put = self.trouble.unless(object, || {
                 let bytes = staging.part(0, len)?;
                 let put = match digest {
@@ -273,7 +306,7 @@ impl Desk<'_> {
                 self.settle(number, put);
                 self.phases.advance(u64::try_from(len).unwrap_or_default());
             }
-            self.free.push(staging);
+            self.free.push(Some(staging));
         }
     }
 

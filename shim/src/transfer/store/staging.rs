@@ -4,6 +4,8 @@
 //! copied twice. It is registered with the driver as long as the transfer lasts and not longer: a checkpoint takes
 //! 25 ms more per GiB that is (580.159.04).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use chunkstore::AlignedBuf;
 use cuda_sys::{Device, DevicePtr, Stream};
 
@@ -35,6 +37,14 @@ impl Staging {
         // SAFETY: the mapping just made, whose content is not touched.
         unsafe { libc::madvise(memory.as_ptr().cast_mut().cast(), memory.len(), libc::MADV_DONTFORK) };
         Ok(Self { memory, pinned: false, stream: None })
+    }
+
+    /// Has the system give it all its pages at once: first touches are slow, and whoever registers it waits for them.
+    pub(super) fn populate(&mut self) {
+        let start = self.memory.as_mut_ptr().cast();
+        // Before Linux 5.14 there is no such advice.
+        // SAFETY: the buffer's own pages, whose content stays.
+        unsafe { libc::madvise(start, self.memory.len(), libc::MADV_POPULATE_WRITE) };
     }
 
     /// Makes it ready for copies of the device whose context is current. What cannot be registered is copied more
@@ -129,53 +139,68 @@ impl Drop for Staging {
     }
 }
 
-/// The buffers of one transfer, and the device that they are used with.
+/// How many buffers a transfer may have, and has.
 #[derive(Debug)]
-pub(super) struct Bench {
-    /// Before the context: a buffer is given back while it is current.
-    pub(super) idle: Vec<Staging>,
-    current: Option<(Device, Current)>,
-    made: usize,
-    most: usize,
+pub(super) struct Stock {
+    most: AtomicUsize,
+    made: AtomicUsize,
     len: usize,
 }
 
-impl Bench {
+impl Stock {
     /// At most `most` buffers of `len` bytes, made when they are needed.
     pub(super) fn new(most: usize, len: usize) -> Self {
-        Self { idle: Vec::new(), current: None, made: 0, most: most.max(1), len }
+        Self { most: AtomicUsize::new(most.max(1)), made: AtomicUsize::new(0), len }
     }
 
-    /// How many copies may be under way while the crew works on the other buffers.
-    pub(super) fn may_fly(&self) -> usize {
-        (self.most / 2).max(1)
-    }
-
-    /// A buffer that nobody uses, if there is one or one can be made.
-    pub(super) fn take(&mut self) -> Result<Option<Staging>, TransferError> {
-        if let Some(idle) = self.idle.pop() {
-            return Ok(Some(idle));
+    /// Another buffer, if there may be one more. Where it cannot be made there may be no more than there are.
+    pub(super) fn another(&self) -> Option<Result<Staging, TransferError>> {
+        let most = self.most.load(Ordering::Acquire);
+        if most == 0 {
+            return Some(Err(TransferError::System { call: "mmap", errno: libc::ENOMEM }));
         }
-        if self.made >= self.most {
-            return Ok(None);
-        }
-        match Staging::new(self.len) {
-            Ok(new) => {
-                self.made += 1;
-                Ok(Some(new))
-            }
-            // With one less it takes longer.
-            Err(_) if self.made > 0 => {
-                self.most = self.made;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
+        let more = |made| (made < most).then_some(made + 1);
+        self.made.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Staging::new(self.len).inspect_err(|_| {
+            let others = self.made.fetch_sub(1, Ordering::AcqRel) - 1;
+            self.most.store(others, Ordering::Release);
+        }))
     }
 
     /// How many buffers there are.
     pub(super) fn made(&self) -> usize {
-        self.made
+        self.made.load(Ordering::Acquire)
+    }
+
+    /// How many copies may be under way while the crew works on the other buffers. A copy of a chunk takes little over a
+    /// millisecond, which is a tenth of what a thread needs for it: a few keep the bus busy.
+    pub(super) fn may_fly(&self) -> usize {
+        (self.most.load(Ordering::Acquire) / 2).clamp(1, 3)
+    }
+}
+
+/// The buffers of one transfer that nobody uses, and the device that they are used with.
+#[derive(Debug)]
+pub(super) struct Bench<'a> {
+    /// Before the context: a buffer is given back while it is current.
+    pub(super) idle: Vec<Staging>,
+    current: Option<(Device, Current)>,
+    stock: &'a Stock,
+}
+
+impl<'a> Bench<'a> {
+    /// A bench for the buffers of this stock.
+    pub(super) fn new(stock: &'a Stock) -> Self {
+        Self { idle: Vec::new(), current: None, stock }
+    }
+
+    /// A buffer that nobody uses, if there is one or one can be made.
+    pub(super) fn take(&mut self) -> Result<Option<Staging>, TransferError> {
+        match self.idle.pop().map(Ok).or_else(|| self.stock.another()) {
+            // With fewer it takes longer.
+            Some(Err(_)) if self.stock.made() > 0 => Ok(None),
+            other => other.transpose(),
+        }
     }
 
     /// Whether copies of `device` can be made as things are.
@@ -183,7 +208,7 @@ impl Bench {
         self.current.as_ref().is_some_and(|(current, _)| *current == device)
     }
 
-    /// Goes over to another device. All buffers but `held` must be idle.
+    /// Goes over to another device. All buffers but `held` must be idle, or new.
     pub(super) fn turn_to(&mut self, device: Device, held: &mut Staging) -> Result<(), TransferError> {
         held.detach();
         self.idle.iter_mut().for_each(Staging::detach);
@@ -191,5 +216,45 @@ impl Bench {
         self.current = None;
         self.current = Some((device, Current::on(device)?));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 1 << 16;
+
+    #[test]
+    fn a_stock_makes_as_many_as_it_may() {
+        let stock = Stock::new(2, LEN);
+        let mut made: Vec<Staging> = (0..2).map(|_| stock.another().unwrap().unwrap()).collect();
+        assert!(stock.another().is_none() && stock.made() == 2);
+        for staging in &mut made {
+            staging.populate();
+            assert!(staging.part(0, LEN).unwrap().iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_stock_that_cannot_make_any_says_so_every_time() {
+        let stock = Stock::new(3, usize::MAX / 2);
+        for _ in 0..2 {
+            assert!(stock.another().unwrap().is_err());
+            assert_eq!(stock.made(), 0);
+        }
+        assert!(Bench::new(&stock).take().is_err());
+    }
+
+    #[test]
+    fn with_fewer_buffers_than_wanted_a_transfer_goes_on() {
+        let stock = Stock::new(3, LEN);
+        let first = stock.another().unwrap().unwrap();
+        // As after a failure of the second.
+        stock.most.store(stock.made(), Ordering::Release);
+        let mut bench = Bench::new(&stock);
+        assert!(bench.take().unwrap().is_none());
+        bench.idle.push(first);
+        assert!(bench.take().unwrap().is_some());
     }
 }

@@ -61,6 +61,8 @@ def runtime_calls():
     def launch():
         if kernel is None:
             return "absent"
+        # What the pointers point to lives as long as this function, which names it.
+        assert (word.value, value.value) == (memory.value, 1)
         return call("cudaLaunchKernel", kernel, Extent(1, 1, 1), Extent(1, 1, 1), arguments, 0, on)
 
     callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)

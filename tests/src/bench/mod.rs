@@ -4,6 +4,7 @@
 //! Contents are checked after every cycle: a fast wrong answer is no result.
 
 mod ceilings;
+mod protocol;
 mod sheet;
 
 use std::path::{Path, PathBuf};
@@ -47,10 +48,10 @@ pub fn bench(plan: &Plan) -> Result<()> {
     bench.zeros()?;
     bench.arena_kept()?;
     bench.store("memory", Path::new(TMPFS))?;
-    match &plan.disk {
-        Some(disk) => bench.store("disk", disk),
-        None => Ok(()),
+    if let Some(disk) = &plan.disk {
+        bench.store("disk", disk)?;
     }
+    protocol::protocol(plan.driver)
 }
 
 struct Bench<'m> {

@@ -54,10 +54,10 @@ fn crowded(seen: &[Seen]) -> Vec<Finding> {
         .map(|(gpu, pids)| {
             let pids = pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let message = format!(
-                "processes {pids} use one GPU: once resumed, the driver no longer interrupts the kernels of one for another, and \
-                 ends one that runs for 4 s while another waits"
+                "processes {pids} use one GPU: after a resume the driver does not interrupt the kernels of one for another, and \
+                 a kernel that keeps another waiting for 4 s fails"
             );
-            let remedy = "give each its own GPU, unless all kernels are short and none waits for another process";
+            let remedy = "use a GPU for each, if kernels run for seconds or wait for another process";
             Finding::warning("shared-gpu", message, remedy).on(Uuid { bytes: gpu }.to_string())
         })
         .collect()

@@ -3,6 +3,7 @@
 //! The control server ([`shim_core::control`]) sees to their order, to the phase before and after, and to it that one
 //! runs at a time. A verb acts on what is marked, so it may be repeated; the reverse verbs are the rollback.
 
+mod ahead;
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod load;

@@ -9,6 +9,7 @@ use cuda_sys::MemHandle;
 use protocol::{Failure, RemapReply, RemapRequest, Source, Turn};
 use shim_core::world::{Backing, Bytes, Object, Origin};
 
+use super::ahead::ahead;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, map, unmap};
 use super::{Phases, team};
@@ -28,20 +29,29 @@ fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
     drop_stale()?;
     let mut views = world().views();
     let mut teams = Vec::new();
-    for object in world().objects() {
-        let real = match object.backing {
-            Backing::Live(real) => real,
-            Backing::Dropped => {
-                let real = import(&object, request).map_err(|why| Trouble::with(&object.what, why))?;
-                done.imports += 1;
-                real
+    let objects = world().objects();
+    let away: Vec<&Object> = objects.iter().filter(|object| object.backing == Backing::Dropped).collect();
+    let ask = |number: usize| {
+        let deadline = Instant::now() + Duration::from_millis(request.wait_ms.into());
+        away.get(number).map(|object| fetch(object, &request.sources, deadline))
+    };
+    let rebuilt = ahead(away.len(), &ask, |draw| {
+        for object in &objects {
+            let real = match object.backing {
+                Backing::Live(real) => real,
+                Backing::Dropped => {
+                    done.imports += 1;
+                    import(object, draw).map_err(|why| Trouble::with(&object.what, why))?
+                }
+            };
+            match object.what.multicast {
+                None => done.mappings += map(real, &mut views.remove(&object.key).unwrap_or_default())?,
+                Some(_) => teams.push((object, real)),
             }
-        };
-        match object.what.multicast {
-            None => done.mappings += map(real, &mut views.remove(&object.key).unwrap_or_default())?,
-            Some(_) => teams.push((object, real)),
         }
-    }
+        Ok(())
+    });
+    rebuilt.map_err(|error| Trouble::of("imports".to_owned(), Why::from(error)))??;
     for (object, real) in &teams {
         team::join(object, *real)?;
     }
@@ -70,10 +80,12 @@ fn drop_stale() -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Asks for a descriptor and imports it.
-fn import(object: &Object, request: &RemapRequest) -> Result<MemHandle, Why> {
-    let deadline = Instant::now() + Duration::from_millis(request.wait_ms.into());
-    let descriptor = fetch(object, &request.sources, deadline).map_err(Why::Peer)?;
+/// Imports by the descriptor that a peer has handed out for the object.
+fn import(
+    object: &Object,
+    draw: &dyn Fn() -> Result<Option<Result<OwnedFd, PeerError>>, TransferError>,
+) -> Result<MemHandle, Why> {
+    let descriptor = draw()?.ok_or(TransferError::Panicked)?.map_err(Why::Peer)?;
     let descriptor = Kept::new(descriptor)
         .map_err(|error| TransferError::System { call: "fcntl", errno: error.raw_os_error().unwrap_or(0) })?;
     let real =

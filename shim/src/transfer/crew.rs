@@ -40,13 +40,30 @@ pub(super) fn with_crew<R>(
     dismiss: &dyn Fn(),
     lead: impl FnOnce() -> R,
 ) -> Result<R, TransferError> {
+    let refused = TransferError::System { call: "pthread_create", errno: libc::EAGAIN };
+    run_beside(strength(), body, dismiss, |threads| if threads == 0 { Err(refused) } else { Ok(lead()) })?
+}
+
+/// The same with as many threads as said, or fewer where the system has no more: `lead` gets by without.
+pub(crate) fn with_threads<R>(
+    count: usize,
+    body: &(dyn Fn() + Sync),
+    dismiss: &dyn Fn(),
+    lead: impl FnOnce() -> R,
+) -> Result<R, TransferError> {
+    run_beside(count, body, dismiss, |_| lead())
+}
+
+/// Tells `lead` how many threads there are.
+fn run_beside<R>(
+    count: usize,
+    body: &(dyn Fn() + Sync),
+    dismiss: &dyn Fn(),
+    lead: impl FnOnce(usize) -> R,
+) -> Result<R, TransferError> {
     let work = Work { body, panicked: AtomicBool::new(false) };
-    let threads: Vec<libc::pthread_t> = (0..strength()).map_while(|_| start(&work)).collect();
-    let result = if threads.is_empty() {
-        Err(TransferError::System { call: "pthread_create", errno: libc::EAGAIN })
-    } else {
-        catch_unwind(AssertUnwindSafe(lead)).map_err(|_| TransferError::Panicked)
-    };
+    let threads: Vec<libc::pthread_t> = (0..count).map_while(|_| start(&work)).collect();
+    let result = catch_unwind(AssertUnwindSafe(|| lead(threads.len()))).map_err(|_| TransferError::Panicked);
     dismiss();
     for thread in threads {
         // SAFETY: started above, and joined once.

@@ -12,7 +12,7 @@
 pub(crate) mod arena;
 pub(crate) mod certain;
 mod context;
-mod crew;
+pub(crate) mod crew;
 mod digest;
 pub(crate) mod kept;
 mod load;

@@ -20,6 +20,7 @@ mod objects;
 mod outside;
 mod raw;
 mod share;
+mod sync;
 mod team;
 mod threads;
 mod unrest;
@@ -135,6 +136,7 @@ impl Session {
             share::obey,
             measure::obey,
             raw::obey,
+            sync::obey,
             bus::obey,
             unrest::obey,
         ];

@@ -18,6 +18,7 @@ mod measure;
 mod memory;
 mod objects;
 mod outside;
+mod pools;
 mod raw;
 mod share;
 mod sync;
@@ -131,6 +132,7 @@ impl Session {
             foreign::obey,
             locked::obey,
             memory::obey,
+            pools::obey,
             work::obey,
             capture::obey,
             share::obey,

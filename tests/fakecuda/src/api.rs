@@ -82,7 +82,7 @@ pub(crate) use crate::memory::vmm::handles::{
 pub(crate) use crate::memory::vmm::mappings::{cuMemGetAccess, cuMemMap, cuMemSetAccess, cuMemUnmap};
 pub(crate) use crate::memory::vmm::ranges::{cuMemAddressFree, cuMemAddressReserve};
 pub(crate) use crate::memory::vmm::sharing::{cuMemExportToShareableHandle, cuMemImportFromShareableHandle};
-pub(crate) use crate::work::capture::{
+pub(crate) use crate::work::capture::calls::{
     cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture,
     cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v3, cuStreamIsCapturing,
     cuStreamUpdateCaptureDependencies, cuThreadExchangeStreamCaptureMode,
@@ -118,14 +118,16 @@ pub(crate) use crate::work::memory_ops::{
     cuStreamBatchMemOp_v2, cuStreamWaitValue32_v2, cuStreamWaitValue64_v2, cuStreamWriteValue32_v2,
     cuStreamWriteValue64_v2,
 };
+pub(crate) use crate::work::module::functions::{
+    cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad, cuFuncSetAttribute,
+    cuFuncSetCacheConfig, cuKernelGetAttribute, cuKernelGetName, cuKernelGetParamInfo, cuKernelSetAttribute,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+};
 pub(crate) use crate::work::module::{
-    cuFuncGetAttribute, cuFuncGetModule, cuFuncGetName, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad,
-    cuFuncSetAttribute, cuFuncSetCacheConfig, cuKernelGetAttribute, cuKernelGetFunction, cuKernelGetLibrary,
-    cuKernelGetName, cuKernelGetParamInfo, cuKernelSetAttribute, cuLibraryGetKernel, cuLibraryGetKernelCount,
+    cuFuncGetModule, cuKernelGetFunction, cuKernelGetLibrary, cuLibraryGetKernel, cuLibraryGetKernelCount,
     cuLibraryGetModule, cuLibraryLoadData, cuLibraryUnload, cuModuleGetFunction, cuModuleGetFunctionCount,
     cuModuleGetGlobal_v2, cuModuleGetLoadingMode, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx,
-    cuModuleLoadFatBinary, cuModuleUnload, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+    cuModuleLoadFatBinary, cuModuleUnload,
 };
 pub(crate) use crate::work::per_thread::{
     cuEventRecord_ptsz, cuEventRecordWithFlags_ptsz, cuGraphInstantiateWithParams_ptsz, cuGraphLaunch_ptsz,

@@ -19,6 +19,9 @@ const LEGACY: usize = 1;
 /// `CU_STREAM_PER_THREAD`, which null means in calls whose names end in `_ptsz`.
 const PER_THREAD: usize = 2;
 
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub(crate) const RELAXED: c_uint = 2;
+
 /// A stream as the driver tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Name {

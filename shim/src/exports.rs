@@ -17,6 +17,10 @@ macro_rules! run {
     (gate, $body:expr) => {
         boundary::catch($body)
     };
+    // It looks after `errno` itself, in the rare case.
+    (sync, $body:expr) => {
+        boundary::catch($body)
+    };
     ($family:ident, $body:expr) => {
         boundary::run($body)
     };

@@ -108,6 +108,7 @@ fn forget_parent() {
     busy::forked();
     hooks::refuse::forked();
     hooks::malloc::forked();
+    hooks::sync::forked();
 }
 
 extern "C" fn after_fork() {

@@ -38,6 +38,8 @@ habits! {
     memory_of_its_own_comes_back: true;
     an_imported_mapping_makes_the_restore_fail_for_good: true;
     an_open_ipc_handle_makes_the_restore_fail_for_good: true;
+    an_imported_pool_makes_the_restore_fail_for_good: true;
+    an_allocation_of_an_imported_pool_makes_the_restore_fail_for_good: false;
     host_memory_of_the_family_makes_the_restore_fail_for_good: true;
     managed_memory_makes_the_checkpoint_fail_and_nothing_is_lost: false;
     an_import_given_back_before_the_checkpoint_does_no_harm: true;
@@ -138,6 +140,35 @@ fn an_open_ipc_handle_makes_the_restore_fail_for_good(driver: Driver) -> Result<
     let handle = exporter.ok("ipc-get x 0")?;
     pair.subject.ok(&format!("ipc-open x 2M {handle}"))?;
     pair.is_lost_with(1)
+}
+
+fn an_imported_pool_makes_the_restore_fail_for_good(driver: Driver) -> Result<()> {
+    let pair = pair(driver)?;
+    let exporter = pair.exporter()?;
+    for line in ["pool fd p", "export-pool fd p", "send fd subject"] {
+        exporter.ok(line)?;
+    }
+    for line in ["receive fd", "import-pool p fd"] {
+        pair.subject.ok(line)?;
+    }
+    pair.is_lost_with(304)
+}
+
+/// The header: a pool that is destroyed lives on in what was obtained from it.
+fn an_allocation_of_an_imported_pool_makes_the_restore_fail_for_good(driver: Driver) -> Result<()> {
+    let pair = pair(driver)?;
+    let exporter = pair.exporter()?;
+    for line in
+        ["stream s", "pool fd p", "malloc-from p x 2M s", "sync s", "export-pool fd p", "send fd subject"]
+    {
+        exporter.ok(line)?;
+    }
+    let pointer = exporter.ok("export-pointer x")?;
+    for line in ["receive fd", "import-pool p fd", &format!("import-pointer x 2M p {pointer}"), "end-pool p"]
+    {
+        pair.subject.ok(line)?;
+    }
+    pair.is_lost_with(304)
 }
 
 fn host_memory_of_the_family_makes_the_restore_fail_for_good(driver: Driver) -> Result<()> {

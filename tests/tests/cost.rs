@@ -33,25 +33,60 @@ fn a_million_allocations_made_and_released_leave_memory_and_speed_as_they_were()
     Ok(())
 }
 
+/// Nanoseconds of a round and of a launch: the least of several measurements, since what else the machine does only adds.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    round: u64,
+    launch: u64,
+}
+
+impl Cost {
+    fn of(worker: &Target) -> Result<Self> {
+        let (round, _) = churn(worker, 50_000)?;
+        Ok(Self { round, launch: worker.ok("time-launches 20000")?.parse()? })
+    }
+
+    /// For both workers in turn.
+    fn of_both(workers: &[Target; 2]) -> Result<[Self; 2]> {
+        let [bare, shimmed] = workers;
+        let mut least = [Self::of(bare)?, Self::of(shimmed)?];
+        for _ in 0..2 {
+            for (worker, least) in workers.iter().zip(&mut least) {
+                let Self { round, launch } = Self::of(worker)?;
+                *least = Self { round: least.round.min(round), launch: least.launch.min(launch) };
+            }
+        }
+        Ok(least)
+    }
+
+    /// How many hundredths of `alone` it is.
+    fn percent(self, alone: Self) -> (u64, u64) {
+        (100 * self.round / alone.round.max(1), 100 * self.launch / alone.launch.max(1))
+    }
+}
+
+/// Against the bare driver's own growth: the stand-in's tables and caches know of the crowd as well.
 #[test]
 fn a_hundred_thousand_live_objects_do_not_slow_calls_down() -> Result<()> {
     const OBJECTS: usize = 100_000;
     let machine = quiet_machine()?;
-    let worker = machine.worker("a").preload().start()?;
-    for line in ["begin 0", "reserve r 2M"] {
-        worker.ok(line)?;
+    let worker = |name, preload| machine.worker(name).preload_if(preload).start();
+    let workers = [worker("bare", false)?, worker("shimmed", true)?];
+    for worker in &workers {
+        worker.ok("begin 0")?;
+        worker.ok("reserve r 2M")?;
     }
-    let measure = || -> Result<(u64, u64)> {
-        let (round, _) = churn(&worker, 50_000)?;
-        Ok((round, worker.ok("time-launches 20000")?.parse()?))
-    };
-    let (round, launch) = measure()?;
-    worker.ok(&format!("hoard {OBJECTS} 2M"))?;
-    let (crowded_round, crowded_launch) = measure()?;
-    eprintln!("alone {round} ns a round, {launch} a launch; crowded {crowded_round} and {crowded_launch}");
-    // Five calls with their look-ups, which grow with the logarithm.
-    assert!(2 * crowded_round <= 5 * round, "{round} ns a round alone, {crowded_round} among {OBJECTS}");
+    let alone = Cost::of_both(&workers)?;
+    for worker in &workers {
+        worker.ok(&format!("hoard {OBJECTS} 2M"))?;
+    }
+    let crowded = Cost::of_both(&workers)?;
+    let [bare, shimmed] = [crowded[0].percent(alone[0]), crowded[1].percent(alone[1])];
+    eprintln!("bare driver: alone {:?}, among {OBJECTS} {:?}: {bare:?} percent", alone[0], crowded[0]);
+    eprintln!("the library: alone {:?}, among {OBJECTS} {:?}: {shimmed:?} percent", alone[1], crowded[1]);
+    // Five calls with some thirty look-ups. With trees in place of tables it was 1.45 times the driver's own growth, now 1.1.
+    assert!(100 * shimmed.0 <= 130 * bare.0, "a round grows to {} percent, bare {}", shimmed.0, bare.0);
     // A launch looks nothing up; but what the stand-in's queue costs differs from one time to the next.
-    assert!(crowded_launch <= 3 * launch, "{launch} ns a launch alone, {crowded_launch} among {OBJECTS}");
+    assert!(shimmed.1 <= 2 * bare.1, "a launch grows to {} percent, bare {}", shimmed.1, bare.1);
     Ok(())
 }

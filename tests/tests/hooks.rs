@@ -103,7 +103,7 @@ fn an_error_of_the_driver_comes_through_and_nothing_is_written() -> Result<()> {
         "cuGetProcAddress",
         "cuGetProcAddress_v2",
     ];
-    let chosen = |entry: &Entry| entry.family == "gate" && !needed.contains(&entry.name);
+    let chosen = |entry: &Entry| matches!(entry.family, "gate" | "sync") && !needed.contains(&entry.name);
     let faults: Vec<String> = ENTRIES
         .iter()
         .filter(|entry| chosen(entry))

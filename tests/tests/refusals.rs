@@ -73,7 +73,45 @@ fn a_pool_that_can_be_shared() -> Result<()> {
     accepts(&machine, &[&private])?;
     let shared = worker(&machine, "shared", true)?;
     shared.ok("pool fd")?;
-    refuses(&machine, &[&shared], shared.pid(), "pool")
+    refuses(&machine, &[&shared], shared.pid(), "pool")?;
+    shared.ok("end-pool pool")?;
+    accepts(&machine, &[&shared])
+}
+
+/// A pool of another process, and what is imported of it, each counts. A pool that is destroyed lives on in what was
+/// obtained from it.
+#[test]
+fn a_pool_of_another_process() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let (exporter, importer) = (worker(&machine, "exporter", false)?, worker(&machine, "importer", true)?);
+    let both = [&exporter, &importer];
+    accepts(&machine, &[&importer])?;
+    for worker in both {
+        worker.ok("stream s")?;
+    }
+    all(
+        &exporter,
+        &["pool fd p", "malloc-from p x 2M s", "malloc-from p y 2M s", "sync s", "fill x 0 2M 5"],
+    )?;
+    all(&exporter, &["export-pool fd p", "send fd importer"])?;
+    all(&importer, &["receive fd", "import-pool p fd"])?;
+    let counts = |count: u32| {
+        refuses(&machine, &[&importer], importer.pid(), &format!("holds {count} memory pool(s)"))?;
+        refuses(&machine, &[&importer], importer.pid(), "use pools without a shareable handle type")
+    };
+    counts(1)?;
+    for (name, count) in [("x", 2), ("y", 3)] {
+        let pointer = exporter.ok(&format!("export-pointer {name}"))?;
+        importer.ok(&format!("import-pointer {name} 2M p {pointer}"))?;
+        counts(count)?;
+    }
+    assert_eq!(importer.ok("sum x 0 2M")?, exporter.ok("sum x 0 2M")?);
+    importer.ok("end-pool p")?;
+    counts(2)?;
+    importer.ok("free x")?;
+    counts(1)?;
+    all(&importer, &["free-async y s", "sync s"])?;
+    accepts(&machine, &[&importer])
 }
 
 #[test]

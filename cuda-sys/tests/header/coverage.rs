@@ -79,7 +79,7 @@ fn is_about_memory(name: &str) -> bool {
 fn treatment(family: &str) -> &'static str {
     match family {
         "refuse" => "refused",
-        "gate" | "pass" => "passed on",
+        "gate" | "sync" | "pass" => "passed on",
         _ => "tracked",
     }
 }

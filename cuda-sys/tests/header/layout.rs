@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::mem::{align_of, offset_of, size_of};
+use std::path::Path;
 
 use cuda_sys::*;
 use cudarc::driver::sys;
@@ -85,6 +86,28 @@ structs! {
         block_dim_y: "blockDimY", block_dim_z: "blockDimZ", shared_mem_bytes: "sharedMemBytes", stream: "hStream",
         attrs: "attrs", num_attrs: "numAttrs"
     }
+    Memcpy2D: "CUDA_MEMCPY2D" {
+        src_x: "srcXInBytes", src_y: "srcY", src_kind: "srcMemoryType", src_host: "srcHost",
+        src_device: "srcDevice", src_array: "srcArray", src_pitch: "srcPitch", dst_x: "dstXInBytes", dst_y: "dstY",
+        dst_kind: "dstMemoryType", dst_host: "dstHost", dst_device: "dstDevice", dst_array: "dstArray",
+        dst_pitch: "dstPitch", width: "WidthInBytes", height: "Height"
+    }
+    Memcpy3D: "CUDA_MEMCPY3D" {
+        src_x: "srcXInBytes", src_y: "srcY", src_z: "srcZ", src_lod: "srcLOD", src_kind: "srcMemoryType",
+        src_host: "srcHost", src_device: "srcDevice", src_array: "srcArray", src_context: "reserved0", src_pitch: "srcPitch",
+        src_height: "srcHeight", dst_x: "dstXInBytes", dst_y: "dstY", dst_z: "dstZ", dst_lod: "dstLOD",
+        dst_kind: "dstMemoryType", dst_host: "dstHost", dst_device: "dstDevice", dst_array: "dstArray",
+        dst_context: "reserved1", dst_pitch: "dstPitch", dst_height: "dstHeight", width: "WidthInBytes", height: "Height",
+        depth: "Depth"
+    }
+    Memcpy3DPeer: "CUDA_MEMCPY3D_PEER" {
+        src_x: "srcXInBytes", src_y: "srcY", src_z: "srcZ", src_lod: "srcLOD", src_kind: "srcMemoryType",
+        src_host: "srcHost", src_device: "srcDevice", src_array: "srcArray", src_context: "srcContext", src_pitch: "srcPitch",
+        src_height: "srcHeight", dst_x: "dstXInBytes", dst_y: "dstY", dst_z: "dstZ", dst_lod: "dstLOD",
+        dst_kind: "dstMemoryType", dst_host: "dstHost", dst_device: "dstDevice", dst_array: "dstArray",
+        dst_context: "dstContext", dst_pitch: "dstPitch", dst_height: "dstHeight", width: "WidthInBytes", height: "Height",
+        depth: "Depth"
+    }
     IpcMemHandle: "CUipcMemHandle" { reserved: "reserved" }
     IpcEventHandle: "CUipcEventHandle" { reserved: "reserved" }
     Uuid: "CUuuid" { bytes: "bytes" }
@@ -150,6 +173,12 @@ enumerations! {
     GranularityFlags: CUmemAllocationGranularity_flags {
         MINIMUM = CU_MEM_ALLOC_GRANULARITY_MINIMUM,
         RECOMMENDED = CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+    }
+    MemoryType: CUmemorytype {
+        HOST = CU_MEMORYTYPE_HOST,
+        DEVICE = CU_MEMORYTYPE_DEVICE,
+        ARRAY = CU_MEMORYTYPE_ARRAY,
+        UNIFIED = CU_MEMORYTYPE_UNIFIED,
     }
     DeviceAttribute: CUdevice_attribute {
         UNIFIED_ADDRESSING = CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING,
@@ -244,9 +273,11 @@ fn every_enumeration_has_the_numbers_of_the_bindings() {
 /// What the tables above leave out would be held against nothing.
 #[test]
 fn every_struct_and_constant_of_the_crate_is_in_the_tables() {
-    let source = include_str!("../../src/types.rs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/types");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let sources: Vec<String> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let mut of_type = None;
-    for line in source.lines() {
+    for line in sources.iter().flat_map(|source| source.lines()) {
         let words: Vec<&str> = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         match words.as_slice() {
             // A struct with fields, at the left margin.

@@ -62,6 +62,8 @@ pub(super) struct Line {
     pub(super) family: &'static str,
     pub(super) name: &'static str,
     arguments: &'static [Kind],
+    /// Their types, as the list writes them.
+    takes: &'static [&'static str],
     stream: &'static str,
 }
 
@@ -73,6 +75,7 @@ macro_rules! lines {
                 family: stringify!($family),
                 name: stringify!($name),
                 arguments: &[$(<$type as Argument>::KIND),*],
+                takes: &[$(stringify!($type)),*],
                 stream: concat!($($(stringify!($stream), "."),+)?),
             },
         )+];
@@ -80,6 +83,23 @@ macro_rules! lines {
 }
 
 for_each_call!(lines);
+
+/// Whether a call is a copy or a fill that names no stream and may be given memory of `cuMemAlloc`. The forms with 32-bit
+/// addresses cannot be, nor those between arrays and the host.
+fn may_have_to_wait(line: &Line) -> bool {
+    let is_copy = line.name.starts_with("cuMemcpy") || line.name.starts_with("cuMemset");
+    let described = line.takes.len() == 1 && (line.name.contains("_v2") || line.name.contains("Peer"));
+    is_copy && !line.name.contains("Async") && (described || line.takes.contains(&"DevicePtr"))
+}
+
+#[test]
+fn every_copy_and_fill_that_may_have_to_wait_is_of_the_family_that_waits() {
+    for line in LINES {
+        assert_eq!(line.family == "sync", may_have_to_wait(line), "{}", line.name);
+        assert!(line.family != "sync" || line.stream.is_empty(), "{} runs on a stream", line.name);
+    }
+    assert!(LINES.iter().any(may_have_to_wait));
+}
 
 /// The types of a function's arguments, as the header writes them.
 pub(super) type Signatures = BTreeMap<String, Vec<String>>;

@@ -1,7 +1,7 @@
 //! The hooks, by family: each is the driver's function of its name, seen from the program.
 //!
 //! A line of the list names its family, and the exported function calls `hooks::<family>::<name>`. The family
-//! `gate` needs no body of its own; every other family is a module that defines each of its functions.
+//! `gate` needs no body of its own, nor does `sync`; every other family is a module that defines each of its functions.
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the driver's own names and signatures")]
 
 pub(crate) mod capture;
@@ -14,4 +14,5 @@ pub(crate) mod ipc;
 pub(crate) mod malloc;
 pub(crate) mod multicast;
 pub(crate) mod refuse;
+pub(crate) mod sync;
 pub(crate) mod vmm;

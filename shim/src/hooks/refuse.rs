@@ -22,10 +22,10 @@ pub(crate) use interop::{
     cuImportExternalSemaphore, cuMemGetHandleForAddressRange,
 };
 pub(crate) use ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2};
-pub(crate) use memory::{cuMemAllocManaged, cuMemFree, cuMemFree_v2, unmapped};
+pub(crate) use memory::{cuMemAllocManaged, cuMemFree, cuMemFree_v2, freed, unmapped};
 pub(crate) use pools::{
-    cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer, cuMemPoolExportToShareableHandle,
-    cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer,
+    allocated_from, cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer,
+    cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer,
 };
 pub(crate) use sparse::{
     cuArrayDestroy, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz, cuMipmappedArrayDestroy,

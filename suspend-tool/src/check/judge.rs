@@ -210,9 +210,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "allocation(s) handed out by a legacy CUDA IPC handle",
             "switch CUDA IPC off in the program (vLLM: --disable-custom-all-reduce)",
         ),
-        BlockerKind::SharedPool => {
-            ("shared-pool", "memory pool(s) that can be shared", "use pools without a shareable handle type")
-        }
+        BlockerKind::SharedPool => (
+            "shared-pool",
+            "memory pool(s) that can be shared, or allocation(s) out of another process's pool",
+            "use pools without a shareable handle type",
+        ),
         BlockerKind::Managed => (
             "managed",
             "managed allocation(s), which the driver cannot checkpoint",

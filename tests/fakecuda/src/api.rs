@@ -82,7 +82,7 @@ pub(crate) use crate::memory::vmm::handles::{
 pub(crate) use crate::memory::vmm::mappings::{cuMemGetAccess, cuMemMap, cuMemSetAccess, cuMemUnmap};
 pub(crate) use crate::memory::vmm::ranges::{cuMemAddressFree, cuMemAddressReserve};
 pub(crate) use crate::memory::vmm::sharing::{cuMemExportToShareableHandle, cuMemImportFromShareableHandle};
-pub(crate) use crate::work::capture::{
+pub(crate) use crate::work::capture::calls::{
     cuStreamBeginCapture, cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture,
     cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v3, cuStreamIsCapturing,
     cuStreamUpdateCaptureDependencies, cuThreadExchangeStreamCaptureMode,
@@ -93,13 +93,14 @@ pub(crate) use crate::work::event::{
 };
 pub(crate) use crate::work::forms::{
     cuMemcpy, cuMemcpy_ptds, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2,
-    cuMemcpy2DUnaligned_v2_ptds, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2, cuMemcpyAsync,
-    cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds,
-    cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds, cuMemcpyHtoDAsync_v2, cuMemcpyPeer,
-    cuMemcpyPeer_ptds, cuMemcpyPeerAsync, cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, cuMemsetD2D8Async,
-    cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds, cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds,
-    cuMemsetD2D32Async, cuMemsetD8_v2, cuMemsetD8_v2_ptds, cuMemsetD8Async, cuMemsetD16_v2,
-    cuMemsetD16_v2_ptds, cuMemsetD16Async, cuMemsetD32_v2, cuMemsetD32_v2_ptds, cuMemsetD32Async,
+    cuMemcpy2DUnaligned_v2_ptds, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2, cuMemcpy3DPeer,
+    cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds,
+    cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2,
+    cuMemcpyHtoD_v2_ptds, cuMemcpyHtoDAsync_v2, cuMemcpyPeer, cuMemcpyPeer_ptds, cuMemcpyPeerAsync,
+    cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, cuMemsetD2D8Async, cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds,
+    cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds, cuMemsetD2D32Async, cuMemsetD8_v2,
+    cuMemsetD8_v2_ptds, cuMemsetD8Async, cuMemsetD16_v2, cuMemsetD16_v2_ptds, cuMemsetD16Async,
+    cuMemsetD32_v2, cuMemsetD32_v2_ptds, cuMemsetD32Async,
 };
 pub(crate) use crate::work::graph::{
     cuGraphClone, cuGraphCreate, cuGraphDestroy, cuGraphExecDestroy, cuGraphExecUpdate_v2,
@@ -117,29 +118,32 @@ pub(crate) use crate::work::memory_ops::{
     cuStreamBatchMemOp_v2, cuStreamWaitValue32_v2, cuStreamWaitValue64_v2, cuStreamWriteValue32_v2,
     cuStreamWriteValue64_v2,
 };
+pub(crate) use crate::work::module::functions::{
+    cuFuncGetAttribute, cuFuncGetName, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad, cuFuncSetAttribute,
+    cuFuncSetCacheConfig, cuKernelGetAttribute, cuKernelGetName, cuKernelGetParamInfo, cuKernelSetAttribute,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+};
 pub(crate) use crate::work::module::{
-    cuFuncGetAttribute, cuFuncGetModule, cuFuncGetName, cuFuncGetParamInfo, cuFuncIsLoaded, cuFuncLoad,
-    cuFuncSetAttribute, cuFuncSetCacheConfig, cuKernelGetAttribute, cuKernelGetFunction, cuKernelGetLibrary,
-    cuKernelGetName, cuKernelGetParamInfo, cuKernelSetAttribute, cuLibraryGetKernel, cuLibraryGetKernelCount,
+    cuFuncGetModule, cuKernelGetFunction, cuKernelGetLibrary, cuLibraryGetKernel, cuLibraryGetKernelCount,
     cuLibraryGetModule, cuLibraryLoadData, cuLibraryUnload, cuModuleGetFunction, cuModuleGetFunctionCount,
     cuModuleGetGlobal_v2, cuModuleGetLoadingMode, cuModuleLoad, cuModuleLoadData, cuModuleLoadDataEx,
-    cuModuleLoadFatBinary, cuModuleUnload, cuOccupancyMaxActiveBlocksPerMultiprocessor,
-    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+    cuModuleLoadFatBinary, cuModuleUnload,
 };
 pub(crate) use crate::work::per_thread::{
     cuEventRecord_ptsz, cuEventRecordWithFlags_ptsz, cuGraphInstantiateWithParams_ptsz, cuGraphLaunch_ptsz,
     cuGraphUpload_ptsz, cuLaunchCooperativeKernel_ptsz, cuLaunchHostFunc_ptsz, cuLaunchKernel_ptsz,
     cuLaunchKernelEx_ptsz, cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, cuMemFreeAsync_ptsz,
-    cuMemcpy2DAsync_v2_ptsz, cuMemcpy3DAsync_v2_ptsz, cuMemcpyAsync_ptsz, cuMemcpyDtoDAsync_v2_ptsz,
-    cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, cuMemsetD2D8Async_ptsz,
-    cuMemsetD2D16Async_ptsz, cuMemsetD2D32Async_ptsz, cuMemsetD8Async_ptsz, cuMemsetD16Async_ptsz,
-    cuMemsetD32Async_ptsz, cuStreamAddCallback_ptsz, cuStreamBatchMemOp_v2_ptsz, cuStreamBeginCapture_ptsz,
-    cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture_ptsz,
-    cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v3_ptsz,
-    cuStreamGetCtx_ptsz, cuStreamGetDevice_ptsz, cuStreamGetFlags_ptsz, cuStreamGetId_ptsz,
-    cuStreamGetPriority_ptsz, cuStreamIsCapturing_ptsz, cuStreamQuery_ptsz, cuStreamSynchronize_ptsz,
-    cuStreamUpdateCaptureDependencies_ptsz, cuStreamWaitEvent_ptsz, cuStreamWaitValue32_v2_ptsz,
-    cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2_ptsz,
+    cuMemcpy2DAsync_v2_ptsz, cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DPeerAsync_ptsz, cuMemcpyAsync_ptsz,
+    cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz,
+    cuMemsetD2D8Async_ptsz, cuMemsetD2D16Async_ptsz, cuMemsetD2D32Async_ptsz, cuMemsetD8Async_ptsz,
+    cuMemsetD16Async_ptsz, cuMemsetD32Async_ptsz, cuStreamAddCallback_ptsz, cuStreamBatchMemOp_v2_ptsz,
+    cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph_ptsz,
+    cuStreamEndCapture_ptsz, cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2_ptsz,
+    cuStreamGetCaptureInfo_v3_ptsz, cuStreamGetCtx_ptsz, cuStreamGetDevice_ptsz, cuStreamGetFlags_ptsz,
+    cuStreamGetId_ptsz, cuStreamGetPriority_ptsz, cuStreamIsCapturing_ptsz, cuStreamQuery_ptsz,
+    cuStreamSynchronize_ptsz, cuStreamUpdateCaptureDependencies_ptsz, cuStreamWaitEvent_ptsz,
+    cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2_ptsz,
+    cuStreamWriteValue64_v2_ptsz,
 };
 pub(crate) use crate::work::stream_calls::{
     cuLaunchHostFunc, cuStreamAddCallback, cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2,

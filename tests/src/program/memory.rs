@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::fmt::Write;
 
-use cuda_sys::{AllocationType, DevicePtr, HandleType, LocationType, MemLocation, MemPool};
+use cuda_sys::DevicePtr;
 
 use super::objects::Range;
 use super::words::{Words, number};
@@ -19,7 +19,6 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "malloc-host" => malloc_host(session, words),
         "free-host" => free_host(session, words),
         "managed" => managed(session, words),
-        "pool" => pool(session, words),
         "write" => write(session, words),
         "read" => read(session, words),
         "memset" => memset(session, words),
@@ -102,39 +101,6 @@ fn managed(session: &Session, words: &mut Words<'_>) -> Answer {
     // SAFETY: a place for the address.
     unsafe { driver::cuMemAllocManaged(&raw mut address, size, ATTACH_GLOBAL) }?;
     session.objects.ranges.put(name, Range { address, size });
-    Ok(String::new())
-}
-
-/// `pool fd|fabric|private`: a memory pool of device 0. It stays to the end.
-fn pool(_session: &Session, words: &mut Words<'_>) -> Answer {
-    /// `CUmemPoolProps`
-    #[repr(C)]
-    struct Properties {
-        allocation: AllocationType,
-        handle_types: HandleType,
-        location: MemLocation,
-        security: *mut c_void,
-        max_size: usize,
-        usage: u16,
-        reserved: [u8; 54],
-    }
-    let handle_types = match words.word()? {
-        "fd" => HandleType::POSIX_FD,
-        "fabric" => HandleType::FABRIC,
-        _ => HandleType::NONE,
-    };
-    let properties = Properties {
-        allocation: AllocationType::PINNED,
-        handle_types,
-        location: MemLocation { kind: LocationType::DEVICE, id: 0 },
-        security: std::ptr::null_mut(),
-        max_size: 0,
-        usage: 0,
-        reserved: [0; 54],
-    };
-    let mut pool = MemPool::NULL;
-    // SAFETY: a place for the pool, and properties that live through the call.
-    unsafe { driver::cuMemPoolCreate(&raw mut pool, (&raw const properties).cast()) }?;
     Ok(String::new())
 }
 

@@ -18,8 +18,10 @@ mod measure;
 mod memory;
 mod objects;
 mod outside;
+mod pools;
 mod raw;
 mod share;
+mod sync;
 mod team;
 mod threads;
 mod unrest;
@@ -130,11 +132,13 @@ impl Session {
             foreign::obey,
             locked::obey,
             memory::obey,
+            pools::obey,
             work::obey,
             capture::obey,
             share::obey,
             measure::obey,
             raw::obey,
+            sync::obey,
             bus::obey,
             unrest::obey,
         ];

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use cuda_sys::{Context, DevicePtr, Event, Graph, GraphExec, MemHandle, Stream};
+use cuda_sys::{Context, DevicePtr, Event, Graph, GraphExec, MemHandle, MemPool, Stream};
 
 use crate::driver::Kernels;
 
@@ -86,6 +86,7 @@ pub(super) struct Objects {
     pub(super) handles: Table<MemHandle>,
     pub(super) ranges: Table<Range>,
     pub(super) fds: Descriptors,
+    pub(super) pools: Table<MemPool>,
     pub(super) streams: Table<Stream>,
     pub(super) events: Table<Event>,
     pub(super) graphs: Table<Graph>,
@@ -103,6 +104,7 @@ impl Default for Objects {
             handles: Table::new("handle"),
             ranges: Table::new("range"),
             fds: Descriptors::default(),
+            pools: Table::new("memory pool"),
             streams: Table::new("stream"),
             events: Table::new("event"),
             graphs: Table::new("graph"),

@@ -131,9 +131,14 @@ fn destroy_stream(session: &Session, words: &mut Words<'_>) -> Answer {
     Ok(String::new())
 }
 
-/// A stream by name; `null` is the default stream.
+/// A stream by name; `null` is the default stream of all threads, `own` that of this one.
 pub(super) fn named(session: &Session, name: &str) -> Result<Stream, String> {
-    if name == "null" { Ok(Stream::NULL) } else { session.objects.streams.get(name) }
+    match name {
+        "null" => Ok(Stream::NULL),
+        // `CU_STREAM_PER_THREAD`
+        "own" => Ok(Stream(std::ptr::without_provenance_mut(2))),
+        _ => session.objects.streams.get(name),
+    }
 }
 
 /// `launch STREAM KERNEL ARGUMENT...`: an argument is `u32:N`, `u64:N`, `X` or `X+OFFSET`. Does not wait.

@@ -14,6 +14,7 @@ mod mappings;
 mod orphans;
 mod peers;
 mod sharing;
+mod sync;
 
 use anyhow::{Context, Result};
 
@@ -82,6 +83,7 @@ scenarios! {
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
     malloc::memory_opened_by_handle_is_shared on 1;
+    sync::memory_with_sync_memops_is_waited_for on 1;
     captures::calls_in_a_capture_answer_and_disturb_as_the_driver_does on 1;
     captures::a_graph_recorded_before_a_cycle_runs_after_it on 1;
     contexts::the_current_context_is_as_it_was on 1;

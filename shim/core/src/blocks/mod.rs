@@ -16,18 +16,19 @@
 //!   comes and goes does not create and destroy memory each time.
 //! * One leaf mutex; a lookup costs O(log n).
 
+mod opened;
 mod slab;
+mod state;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cuda_sys::{Context, Device};
-use protocol::AllocationId;
-
+pub use opened::Closed;
 pub use slab::{SLAB, SMALL};
 
 use slab::Slab;
+use state::{Entry, Holds, Small, State, key};
 
 /// Who a block belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,68 +93,15 @@ impl Taken {
     }
 }
 
-/// What closing an opened handle comes to.
-#[derive(Debug)]
-pub enum Closed {
-    /// Others hold it still.
-    Counted,
-    /// That was the last one: the span is to be given back.
-    Last(Span),
-}
-
 /// Every span and block of the process.
 pub struct Blocks {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-struct State {
-    spans: BTreeMap<u64, Entry>,
-    /// Spans of opened memory by the allocation they show.
-    opened: BTreeMap<AllocationId, u64>,
-    /// Slabs by context, and by what they have room for.
-    room: BTreeMap<usize, BTreeSet<(u32, u64)>>,
-    next_id: u64,
-}
-
-#[derive(Debug)]
-struct Entry {
-    len: u64,
-    owner: Owner,
-    holds: Holds,
-}
-
-#[derive(Debug)]
-enum Holds {
-    /// `None` while its block is on its way out.
-    Large(Option<Small>),
-    Slab(Box<Slab>),
-    /// By offset: a peer's slab may hold several blocks that were opened.
-    Opened {
-        allocation: AllocationId,
-        blocks: BTreeMap<u64, (Small, u64)>,
-    },
-}
-
-/// A block without what its span tells.
-#[derive(Clone, Copy, Debug)]
-struct Small {
-    size: u64,
-    id: u64,
-    sync_memops: bool,
-}
-
 impl Blocks {
     /// No blocks.
     pub const fn new() -> Self {
-        Self {
-            state: Mutex::new(State {
-                spans: BTreeMap::new(),
-                opened: BTreeMap::new(),
-                room: BTreeMap::new(),
-                next_id: 1 << 32,
-            }),
-        }
+        Self { state: Mutex::new(State::new()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,52 +122,6 @@ impl Blocks {
         let mut state = self.lock();
         state.offer(owner, slab.largest(), span.base);
         state.spans.insert(span.base, Entry { len: span.len, owner, holds: Holds::Slab(Box::new(slab)) });
-    }
-
-    /// Records where memory of a peer is mapped; blocks in it are opened by [`open`](Self::open). False where the
-    /// allocation is mapped already.
-    pub fn add_opened(&self, span: Span, allocation: AllocationId, owner: Owner) -> bool {
-        let mut state = self.lock();
-        if state.opened.contains_key(&allocation) {
-            return false;
-        }
-        state.opened.insert(allocation, span.base);
-        let holds = Holds::Opened { allocation, blocks: BTreeMap::new() };
-        state.spans.insert(span.base, Entry { len: span.len, owner, holds });
-        true
-    }
-
-    /// Counts an opening of the block of `size` bytes at `offset` of a peer's allocation. Its address, or `None` where the
-    /// allocation is not mapped.
-    pub fn open(&self, allocation: AllocationId, offset: u64, size: u64) -> Option<u64> {
-        let mut state = self.lock();
-        let base = *state.opened.get(&allocation)?;
-        let new = state.block(size);
-        match &mut state.spans.get_mut(&base)?.holds {
-            Holds::Opened { blocks, .. } => blocks.entry(offset).or_insert((new, 0)).1 += 1,
-            _ => return None,
-        }
-        Some(base + offset)
-    }
-
-    /// Takes one opening of the block at `address` away. `None` where nothing was opened there.
-    pub fn close(&self, address: u64) -> Option<Closed> {
-        let mut state = self.lock();
-        let (base, entry) = state.spans.range_mut(..=address).next_back()?;
-        let (base, len) = (*base, entry.len);
-        let Holds::Opened { allocation, blocks } = &mut entry.holds else { return None };
-        let (_, count) = blocks.get_mut(&(address - base))?;
-        *count -= 1;
-        if *count == 0 {
-            blocks.remove(&(address - base));
-        }
-        if !blocks.is_empty() {
-            return Some(Closed::Counted);
-        }
-        let allocation = *allocation;
-        state.opened.remove(&allocation);
-        state.spans.remove(&base);
-        Some(Closed::Last(Span { base, len }))
     }
 
     /// Finds room for a small block in a slab of the context. `None`: a slab has to be added first.
@@ -375,77 +277,6 @@ impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Without the lock: a log line may be written while it is held.
         f.debug_struct("Blocks").finish_non_exhaustive()
-    }
-}
-
-fn key(context: Context) -> usize {
-    context.0.addr()
-}
-
-impl State {
-    fn block(&mut self, size: u64) -> Small {
-        let id = self.next_id;
-        self.next_id += 1;
-        Small { size, id, sync_memops: false }
-    }
-
-    fn offer(&mut self, owner: Owner, largest: u32, base: u64) {
-        if largest > 0 {
-            self.room.entry(key(owner.context)).or_default().insert((largest, base));
-        }
-    }
-
-    fn withdraw(&mut self, owner: Owner, largest: u32, base: u64) {
-        if let Some(room) = self.room.get_mut(&key(owner.context)) {
-            room.remove(&(largest, base));
-            if room.is_empty() {
-                self.room.remove(&key(owner.context));
-            }
-        }
-    }
-
-    /// Whether the context has a slab without blocks among those on offer.
-    fn has_an_empty_slab(&self, owner: Owner) -> bool {
-        self.room.get(&key(owner.context)).is_some_and(|room| room.range((slab::UNITS, 0)..).next().is_some())
-    }
-
-    fn find(&self, address: u64) -> Found {
-        let Some((base, entry)) = self.spans.range(..=address).next_back() else { return Found::Foreign };
-        let span = Span { base: *base, len: entry.len };
-        if address - base >= entry.len {
-            return Found::Foreign;
-        }
-        let (base, small, opened) = match &entry.holds {
-            Holds::Large(Some(small)) => (span.base, *small, false),
-            Holds::Large(None) => return Found::Gap,
-            Holds::Opened { blocks, .. } => match blocks.range(..=address - base).next_back() {
-                Some((offset, (small, _))) => (span.base + offset, *small, true),
-                None => return Found::Gap,
-            },
-            Holds::Slab(slab) => match slab.block_at(address - base) {
-                Some((offset, small)) => (span.base + offset, small, false),
-                None => return Found::Gap,
-            },
-        };
-        if address - base >= small.size {
-            return Found::Gap;
-        }
-        let Small { size, id, sync_memops } = small;
-        Found::Block(Block { base, size, id, sync_memops, owner: entry.owner, span, opened })
-    }
-
-    fn take_where(&mut self, mut gone: impl FnMut(&Entry) -> bool) -> Vec<Span> {
-        let bases: Vec<u64> =
-            self.spans.iter().filter(|(_, entry)| gone(entry)).map(|(base, _)| *base).collect();
-        let mut spans = Vec::with_capacity(bases.len());
-        for base in bases {
-            let Some(entry) = self.spans.remove(&base) else { continue };
-            if let Holds::Slab(slab) = &entry.holds {
-                self.withdraw(entry.owner, slab.largest(), base);
-            }
-            spans.push(Span { base, len: entry.len });
-        }
-        spans
     }
 }
 

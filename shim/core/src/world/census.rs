@@ -4,17 +4,18 @@ use cuda_sys::HandleType;
 use protocol::{Blocker, BlockerKind};
 
 use super::World;
-use super::record::{Allocation, Attachment, Backing, Contents, Origin};
+use super::record::{Allocation, Attachment, Backing, Contents, Key, Origin};
+use super::table::Table;
 
 impl<A: Attachment> World<A> {
     /// Every allocation, oldest first.
     pub fn inventory(&self) -> Vec<protocol::Allocation> {
         let state = self.lock();
-        let mut held = std::collections::BTreeMap::new();
+        let mut held = Table::default();
         for handle in state.handles.values() {
             *held.entry(handle.key).or_insert(0_u32) += handle.count;
         }
-        let told = |(key, allocation): (_, &Allocation<A>)| protocol::Allocation {
+        let tell = |key: &Key, allocation: &Allocation<A>| protocol::Allocation {
             id: allocation.what.id,
             location: allocation.what.location(),
             size: allocation.what.size,
@@ -28,16 +29,20 @@ impl<A: Attachment> World<A> {
             contents: allocation.place(),
             multicast: allocation.team(),
         };
-        state.allocations.iter().filter(|(_, allocation)| !allocation.leaving).map(told).collect()
+        let living = state.allocations.iter().filter(|(_, allocation)| !allocation.leaving);
+        let mut told: Vec<_> = living.map(|(key, allocation)| (*key, tell(key, allocation))).collect();
+        drop(state);
+        told.sort_unstable_by_key(|(key, _)| *key);
+        told.into_iter().map(|(_, told)| told).collect()
     }
 
     /// What of it cannot be carried. A driver may not let a restored process join a multicast object again (`rejoins`).
     pub fn blockers(&self, rejoins: bool) -> Vec<Blocker> {
         let state = self.lock();
         let count = |kind, is: &dyn Fn(&Allocation<A>) -> bool| {
-            let mut found = state.allocations.values().filter(|allocation| is(allocation));
-            let first = found.next()?;
-            let count = u64::try_from(found.count()).unwrap_or(u64::MAX).saturating_add(1);
+            let found = || state.allocations.iter().filter(|(_, allocation)| is(allocation));
+            let (_, first) = found().min_by_key(|(key, _)| **key)?;
+            let count = u64::try_from(found().count()).unwrap_or(u64::MAX);
             let example = match first.what.multicast {
                 Some(team) => format!("{} bytes, for {} devices", first.what.size, team.devices),
                 None => format!("{} bytes on {:?}", first.what.size, first.what.location()),

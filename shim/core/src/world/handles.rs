@@ -203,7 +203,7 @@ impl<A: Attachment> State<A> {
         self.ids.insert(what.id, key);
         self.allocations.insert(
             key,
-            Allocation {
+            Box::new(Allocation {
                 what,
                 backing: Backing::Live(real),
                 contents: Contents::Live,
@@ -218,7 +218,7 @@ impl<A: Attachment> State<A> {
                 raw: false,
                 bound_for_good: false,
                 attached: A::default(),
-            },
+            }),
         );
         key
     }

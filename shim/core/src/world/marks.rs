@@ -77,14 +77,18 @@ pub struct Pinned;
 impl<A: Attachment> World<A> {
     /// All allocations, oldest first.
     pub fn objects(&self) -> Vec<Object> {
-        let state = self.lock();
-        let object = |(key, allocation): (&Key, &Allocation<A>)| Object {
+        let object = |key: &Key, allocation: &Allocation<A>| Object {
             key: *key,
             what: allocation.what,
             backing: allocation.backing,
             bytes: allocation.bytes(),
         };
-        state.allocations.iter().filter(|(_, allocation)| !allocation.leaving).map(object).collect()
+        let state = self.lock();
+        let living = state.allocations.iter().filter(|(_, allocation)| !allocation.leaving);
+        let mut objects: Vec<Object> = living.map(|(key, allocation)| object(key, allocation)).collect();
+        drop(state);
+        objects.sort_unstable_by_key(|object| object.key);
+        objects
     }
 
     /// All mappings by allocation, each list in the order of addresses.

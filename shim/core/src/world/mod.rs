@@ -20,7 +20,7 @@
 //! * The value of a virtual handle is never used twice, and no driver has it: its upper bits make it an address
 //!   that no process can have.
 //! * A record changes only after the driver call that it records has succeeded.
-//! * Memory is bounded by what is alive; a lookup costs O(log n).
+//! * Memory is bounded by what is alive; a lookup by handle costs O(1), by address O(log n).
 
 mod access;
 mod census;
@@ -29,6 +29,7 @@ mod mappings;
 mod marks;
 mod record;
 mod sharing;
+mod table;
 mod team;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,7 @@ pub use team::{Binding, Joined, Multicast, Part};
 pub use record::{Attachment, Backing, Contents, Description, Key, Origin, Piece, Place, Saved};
 
 use record::{Allocation, Handle};
+use table::Table;
 
 /// Everything tracked of one process. `A` is what the shim keeps beside each allocation.
 pub struct World<A> {
@@ -57,9 +59,10 @@ pub struct World<A> {
 
 #[derive(Debug)]
 struct State<A> {
-    allocations: BTreeMap<Key, Allocation<A>>,
-    ids: BTreeMap<AllocationId, Key>,
-    handles: BTreeMap<u64, Handle>,
+    /// Each in a place of its own: what comes and goes takes the place that has just become free, which is in the caches still.
+    allocations: Table<Key, Box<Allocation<A>>>,
+    ids: Table<AllocationId, Key>,
+    handles: Table<u64, Handle>,
     mappings: BTreeMap<u64, Mapping>,
     /// Allocations that only a ticket keeps, or whose release the driver refused.
     waiting: BTreeSet<Key>,
@@ -71,12 +74,12 @@ struct State<A> {
 
 impl<A> World<A> {
     /// An empty world.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                allocations: BTreeMap::new(),
-                ids: BTreeMap::new(),
-                handles: BTreeMap::new(),
+                allocations: Table::default(),
+                ids: Table::default(),
+                handles: Table::default(),
                 mappings: BTreeMap::new(),
                 waiting: BTreeSet::new(),
                 swept: None,

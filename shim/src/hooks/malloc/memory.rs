@@ -121,8 +121,10 @@ pub(crate) unsafe fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) -> CuResu
     let call = CallId::cuMemFreeAsync;
     let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
     match blocks().find(dptr.0) {
-        // SAFETY: the caller's arguments, unchanged: no memory of ours.
-        Found::Foreign => native::taken(dptr.0, || unsafe { real::cuMemFreeAsync(dptr, h_stream) }),
+        Found::Foreign => native::taken(dptr.0, || {
+            // SAFETY: the caller's arguments, unchanged: no memory of ours.
+            refuse::freed(dptr, || unsafe { real::cuMemFreeAsync(dptr, h_stream) })
+        }),
         Found::Gap => Err(CuError::INVALID_VALUE),
         Found::Block(_) => free_behind(dptr, || {
             // SAFETY: the caller's stream.
@@ -137,8 +139,10 @@ pub(crate) unsafe fn cuMemFreeAsync_ptsz(dptr: DevicePtr, h_stream: Stream) -> C
     let call = CallId::cuMemFreeAsync_ptsz;
     let _pass = gate::enter_on(call, || captures::capturing(call, h_stream));
     match blocks().find(dptr.0) {
-        // SAFETY: the caller's arguments, unchanged: no memory of ours.
-        Found::Foreign => native::taken(dptr.0, || unsafe { real::cuMemFreeAsync_ptsz(dptr, h_stream) }),
+        Found::Foreign => native::taken(dptr.0, || {
+            // SAFETY: the caller's arguments, unchanged: no memory of ours.
+            refuse::freed(dptr, || unsafe { real::cuMemFreeAsync_ptsz(dptr, h_stream) })
+        }),
         Found::Gap => Err(CuError::INVALID_VALUE),
         Found::Block(_) => free_behind(dptr, || {
             // SAFETY: the caller's stream.

@@ -11,6 +11,7 @@ use shim_core::tally::{Kind, Piece, Tally};
 
 use crate::driver::real;
 use crate::fresh::Fresh;
+use crate::hooks::refuse;
 use crate::{answers, captures};
 
 static TALLY: Fresh<Tally> = Fresh::new();
@@ -75,6 +76,8 @@ macro_rules! stream_ordered {
             unsafe { real::$name(dptr, bytesize, $($pool,)? h_stream) }?;
             // SAFETY: it succeeded, so the driver has written there.
             unsafe { given(Kind::Async, dptr, bytesize) };
+            // SAFETY: as above.
+            $(refuse::allocated_from($pool, unsafe { dptr.read() }, bytesize);)?
             Ok(())
         }
     )+};

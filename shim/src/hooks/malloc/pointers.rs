@@ -10,6 +10,7 @@ use shim_core::gate;
 
 use crate::blocks::blocks;
 use crate::driver::real;
+use crate::hooks::sync;
 
 /// `CUpointer_attribute`, those in which memory of ours differs from native memory.
 mod attribute {
@@ -147,6 +148,9 @@ pub(crate) unsafe fn cuPointerSetAttribute(
     if ours && matches!(blocks().find(ptr.0), Found::Block(_)) {
         // SAFETY: not null; for this attribute the driver reads an unsigned number.
         let on = unsafe { value.cast::<c_uint>().read() } != 0;
+        if on {
+            sync::note();
+        }
         return if blocks().set_sync_memops(ptr.0, on) { Ok(()) } else { Err(CuError::INVALID_VALUE) };
     }
     // SAFETY: the caller's arguments, unchanged.

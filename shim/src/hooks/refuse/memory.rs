@@ -27,9 +27,14 @@ pub(crate) unsafe fn cuMemAllocManaged(dptr: *mut DevicePtr, bytesize: usize, fl
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuMemFree_v2(dptr: DevicePtr) -> CuResult {
     let _pass = gate::enter(CallId::cuMemFree_v2);
-    let taken = taken_with(dptr.0);
     // SAFETY: the caller's arguments, unchanged.
-    settle(taken, unsafe { real::cuMemFree_v2(dptr) })
+    freed(dptr, || unsafe { real::cuMemFree_v2(dptr) })
+}
+
+/// Frees an allocation, and what stands for it.
+pub(crate) fn freed(at: DevicePtr, free: impl FnOnce() -> CuResult) -> CuResult {
+    let taken = taken_with(at.0);
+    settle(taken, free())
 }
 
 /// # Safety
@@ -50,8 +55,8 @@ pub(crate) fn unmapped(at: DevicePtr, size: usize) {
 /// What goes with the allocation that begins at `base`.
 fn taken_with(base: u64) -> Taken {
     table().take_all(|kind, key, _| {
-        let of_memory =
-            matches!(kind, BlockerKind::Managed | BlockerKind::IpcExported | BlockerKind::RawHandle);
+        use BlockerKind as K;
+        let of_memory = matches!(kind, K::Managed | K::IpcExported | K::RawHandle | K::SharedPool);
         of_memory && key == base
     })
 }

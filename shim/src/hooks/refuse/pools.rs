@@ -9,7 +9,7 @@ use shim_core::calls::CallId;
 use shim_core::gate;
 
 use super::super::fabric;
-use super::{address, settle, table};
+use super::{address, settle, table, wide};
 use crate::driver::real;
 
 /// # Safety
@@ -103,6 +103,18 @@ pub(crate) unsafe fn cuMemPoolImportPointer(
     share_data: *mut c_void,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuMemPoolImportPointer);
-    // SAFETY: the caller's arguments, unchanged. The pool it goes into is counted.
-    unsafe { real::cuMemPoolImportPointer(ptr_out, pool, share_data) }
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuMemPoolImportPointer(ptr_out, pool, share_data) }?;
+    // The pool may be destroyed before it, and lives on in it.
+    // SAFETY: it succeeded, so the driver has written there.
+    let at = unsafe { ptr_out.read() };
+    table().set(BlockerKind::SharedPool, at.0, Entry::of(0, 0));
+    Ok(())
+}
+
+/// Something was allocated from a pool. Managed memory stays when its pool is destroyed.
+pub(crate) fn allocated_from(pool: MemPool, at: DevicePtr, bytes: usize) {
+    if table().any(BlockerKind::Managed, |key, _| key == address(pool.0)) {
+        table().set(BlockerKind::Managed, at.0, Entry::of(wide(bytes), 0));
+    }
 }

@@ -41,7 +41,9 @@ fn verdict(driver: &Driver, memory: &[Arc<Physical>]) -> Option<CuError> {
     let on_host = memory.iter().filter(created).any(|physical| matches!(physical.place, Place::Host(_)));
     let space = crate::read(&driver.memory.space);
     let opened = space.natives().any(|(_, native)| matches!(native.kind, Kind::Ipc { .. }));
-    let pooled = driver.memory.pools.live().into_iter().any(|pool| pool.is_imported());
+    // The header: a pool that is destroyed lives on in what was obtained from it.
+    let pointers = space.natives().any(|(_, native)| matches!(native.kind, Kind::PoolImport(_)));
+    let pooled = pointers || driver.memory.pools.live().into_iter().any(|pool| pool.is_imported());
     // Imported cuMem memory: 801. An open legacy IPC mapping: 1. An imported pool: 304. Memory of the host: 999.
     [
         (imported, CuError::NOT_SUPPORTED),

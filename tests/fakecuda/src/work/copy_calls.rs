@@ -2,14 +2,17 @@
 //!
 //! How they relate to the host, as the header's "API synchronization behavior" has it: copies from memory of the program that is not
 //! page-locked have taken it when the call returns; copies to such memory have completed; other copies without
-//! `Async` have completed, but for those within devices and fills, which only are in the order of the stream.
+//! `Async` have completed, but for those within devices and fills, which only are in the order of the stream, unless they
+//! touch memory with SYNC_MEMOPS.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
-use std::ffi::{c_uint, c_void};
+use std::ffi::c_void;
 use std::sync::Arc;
 
-use cuda_sys::{Array, Context, CuError, CuResult, DevicePtr, Stream as Handle};
+use cuda_sys::{
+    Context, CuError, CuResult, DevicePtr, Memcpy2D, Memcpy3D, Memcpy3DPeer, MemoryType, Stream as Handle,
+};
 
 use super::capture;
 use super::copy::{Copy, End, Fill, copier, kernel_of, refused};
@@ -23,11 +26,6 @@ use crate::trace::violation;
 
 /// The stream of copies that name none, for the default of all threads.
 pub(super) const LEGACY: Handle = Handle::NULL;
-
-/// `CUmemorytype`
-const HOST: c_uint = 1;
-const DEVICE: c_uint = 2;
-const UNIFIED: c_uint = 4;
 
 /// When a copy returns to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +60,13 @@ fn is_on_device(end: &End) -> bool {
     !matches!(space.find(*at), Some((_, Area::Locked(_) | Area::Managed { .. })))
 }
 
+/// Whether an end is in memory whose synchronous operations always wait.
+fn is_sync(end: &End) -> bool {
+    let (End::Known(at, _), Ok(driver)) = (end, driver()) else { return false };
+    let space = crate::read(&driver.memory.space);
+    matches!(space.find(*at), Some((_, Area::Native(native))) if native.sync_memops)
+}
+
 /// Checks a copy and gives it to the stream.
 fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuResult {
     if copy.width == 0 || copy.height == 0 {
@@ -75,7 +80,7 @@ fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuR
     let within_devices = is_on_device(&copy.from) && is_on_device(&copy.to);
     let wait = match (&copy.to, how) {
         (End::Unknown(_), _) => true,
-        (_, Return::Completed) => !within_devices,
+        (_, Return::Completed) => !within_devices || is_sync(&copy.from) || is_sync(&copy.to),
         (_, Return::Queued) => false,
     };
     if how == Return::Queued && !capturing {
@@ -163,114 +168,55 @@ pub(super) fn peer(
     copy("cuMemcpyPeer", stream, line(to, from, size), how)
 }
 
-/// `CUDA_MEMCPY2D`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Copy2D {
-    src_x: usize,
-    src_y: usize,
-    src_kind: c_uint,
-    src_host: *const c_void,
-    src_device: DevicePtr,
-    src_array: Array,
-    src_pitch: usize,
-    dst_x: usize,
-    dst_y: usize,
-    dst_kind: c_uint,
-    dst_host: *mut c_void,
-    dst_device: DevicePtr,
-    dst_array: Array,
-    dst_pitch: usize,
-    width: usize,
-    height: usize,
-}
-
-/// `CUDA_MEMCPY3D`
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Copy3D {
-    src_x: usize,
-    src_y: usize,
-    src_z: usize,
-    src_lod: usize,
-    src_kind: c_uint,
-    src_host: *const c_void,
-    src_device: DevicePtr,
-    src_array: Array,
-    reserved0: *mut c_void,
-    src_pitch: usize,
-    src_height: usize,
-    dst_x: usize,
-    dst_y: usize,
-    dst_z: usize,
-    dst_lod: usize,
-    dst_kind: c_uint,
-    dst_host: *mut c_void,
-    dst_device: DevicePtr,
-    dst_array: Array,
-    reserved1: *mut c_void,
-    dst_pitch: usize,
-    dst_height: usize,
-    width: usize,
-    height: usize,
-    depth: usize,
-}
-
 /// A copy of one slice, or of slices without gaps, is a copy of rows; others the stand-in does not have.
-impl TryFrom<Copy3D> for Copy2D {
-    type Error = CuError;
-
-    fn try_from(copy: Copy3D) -> CuResult<Self> {
-        let stacked = copy.src_height == copy.height && copy.dst_height == copy.height;
-        if copy.depth > 1 && !stacked {
-            return Err(CuError::NOT_SUPPORTED);
-        }
-        Ok(Self {
-            src_x: copy.src_x,
-            src_y: copy.src_y + copy.src_z * copy.src_height,
-            src_kind: copy.src_kind,
-            src_host: copy.src_host,
-            src_device: copy.src_device,
-            src_array: copy.src_array,
-            src_pitch: copy.src_pitch,
-            dst_x: copy.dst_x,
-            dst_y: copy.dst_y + copy.dst_z * copy.dst_height,
-            dst_kind: copy.dst_kind,
-            dst_host: copy.dst_host,
-            dst_device: copy.dst_device,
-            dst_array: copy.dst_array,
-            dst_pitch: copy.dst_pitch,
-            width: copy.width,
-            height: copy.height * copy.depth,
-        })
+pub(super) fn rows_of(copy: Memcpy3D) -> CuResult<Memcpy2D> {
+    let stacked = copy.src_height == copy.height && copy.dst_height == copy.height;
+    if copy.depth > 1 && !stacked {
+        return Err(CuError::NOT_SUPPORTED);
     }
+    Ok(Memcpy2D {
+        src_x: copy.src_x,
+        src_y: copy.src_y + copy.src_z * copy.src_height,
+        src_kind: copy.src_kind,
+        src_host: copy.src_host,
+        src_device: copy.src_device,
+        src_array: copy.src_array,
+        src_pitch: copy.src_pitch,
+        dst_x: copy.dst_x,
+        dst_y: copy.dst_y + copy.dst_z * copy.dst_height,
+        dst_kind: copy.dst_kind,
+        dst_host: copy.dst_host,
+        dst_device: copy.dst_device,
+        dst_array: copy.dst_array,
+        dst_pitch: copy.dst_pitch,
+        width: copy.width,
+        height: copy.height * copy.depth,
+    })
 }
 
-impl Copy2D {
-    /// The copy that is meant, for a context.
-    pub(super) fn describe(&self, context: &Ctx) -> CuResult<Copy> {
-        let end = |kind, host: *const c_void, device: DevicePtr, start: usize| match kind {
-            HOST => any_end(context, host.expose_provenance() + start),
-            DEVICE => device_end("cuMemcpy2D", context, args::size(device.0) + start),
-            UNIFIED => any_end(context, args::size(device.0) + start),
-            _ => Err(CuError::NOT_SUPPORTED),
-        };
-        let pitch = |pitch: usize| if pitch == 0 { self.width } else { pitch };
-        let (from_pitch, to_pitch) = (pitch(self.src_pitch), pitch(self.dst_pitch));
-        if self.height > 1 && (from_pitch < self.width || to_pitch < self.width) {
-            return Err(CuError::INVALID_VALUE);
-        }
-        let from = self.src_x + self.src_y * from_pitch;
-        let to = self.dst_x + self.dst_y * to_pitch;
-        Ok(Copy {
-            to: end(self.dst_kind, self.dst_host.cast_const(), self.dst_device, to)?,
-            from: end(self.src_kind, self.src_host, self.src_device, from)?,
-            to_pitch,
-            from_pitch,
-            width: self.width,
-            height: self.height,
-        })
+/// The copy of rows that is meant, for the contexts of its target and of its source.
+pub(super) fn describe(rows: &Memcpy2D, to_context: &Ctx, from_context: &Ctx) -> CuResult<Copy> {
+    let end = |context, kind, host: *const c_void, device: DevicePtr, start: usize| match kind {
+        MemoryType::HOST => any_end(context, host.expose_provenance() + start),
+        MemoryType::DEVICE => device_end("cuMemcpy2D", context, args::size(device.0) + start),
+        MemoryType::UNIFIED => any_end(context, args::size(device.0) + start),
+        _ => Err(CuError::NOT_SUPPORTED),
+    };
+    let pitch = |pitch: usize| if pitch == 0 { rows.width } else { pitch };
+    let (from_pitch, to_pitch) = (pitch(rows.src_pitch), pitch(rows.dst_pitch));
+    if rows.height > 1 && (from_pitch < rows.width || to_pitch < rows.width) {
+        return Err(CuError::INVALID_VALUE);
     }
+    let from = rows.src_x + rows.src_y * from_pitch;
+    let to = rows.dst_x + rows.dst_y * to_pitch;
+    Ok(Copy {
+        to: end(to_context, rows.dst_kind, rows.dst_host.cast_const(), rows.dst_device, to)?,
+        from: end(from_context, rows.src_kind, rows.src_host, rows.src_device, from)?,
+        to_pitch,
+        from_pitch,
+        width: rows.width,
+        height: rows.height,
+    })
 }
 
 /// # Safety
@@ -278,8 +224,8 @@ impl Copy2D {
 pub(super) unsafe fn copy_2d(params: *const c_void, on: Handle, how: Return) -> CuResult {
     let stream = stream::named(on)?;
     // SAFETY: the caller's promise.
-    let params = unsafe { args::read(params.cast::<Copy2D>()) }?;
-    copy("cuMemcpy2D", stream, params.describe(stream.context())?, how)
+    let params = unsafe { args::read(params.cast::<Memcpy2D>()) }?;
+    copy("cuMemcpy2D", stream, describe(&params, stream.context(), stream.context())?, how)
 }
 
 /// # Safety
@@ -287,8 +233,19 @@ pub(super) unsafe fn copy_2d(params: *const c_void, on: Handle, how: Return) -> 
 pub(super) unsafe fn copy_3d(params: *const c_void, on: Handle, how: Return) -> CuResult {
     let stream = stream::named(on)?;
     // SAFETY: the caller's promise.
-    let params = unsafe { args::read(params.cast::<Copy3D>()) }?;
-    copy("cuMemcpy3D", stream, Copy2D::try_from(params)?.describe(stream.context())?, how)
+    let params = unsafe { args::read(params.cast::<Memcpy3D>()) }?;
+    copy("cuMemcpy3D", stream, describe(&rows_of(params)?, stream.context(), stream.context())?, how)
+}
+
+/// # Safety
+/// `params` is null or a `CUDA_MEMCPY3D_PEER`.
+pub(super) unsafe fn copy_3d_peer(params: *const c_void, on: Handle, how: Return) -> CuResult {
+    let (driver, stream) = (driver()?, stream::named(on)?);
+    // SAFETY: the caller's promise.
+    let params = unsafe { args::read(params.cast::<Memcpy3DPeer>()) }?;
+    let to = driver.contexts.get(Context(params.dst_context))?;
+    let from = driver.contexts.get(Context(params.src_context))?;
+    copy("cuMemcpy3DPeer", stream, describe(&rows_of(params)?, to, from)?, how)
 }
 
 /// The fill that is meant, checked as the driver checks it.
@@ -309,12 +266,12 @@ pub(super) fn fill(
 
 /// Fills rows; `width` counts values.
 pub(super) fn set(
-    to: DevicePtr,
-    pitch: usize,
+    (to, pitch): (DevicePtr, usize),
     value: u32,
     unit: usize,
     (width, height): (usize, usize),
     on: Handle,
+    how: Return,
 ) -> CuResult {
     let stream = stream::named(on)?;
     let bytes = width.checked_mul(unit).ok_or(CuError::INVALID_VALUE)?;
@@ -322,5 +279,11 @@ pub(super) fn set(
         return Ok(());
     }
     let fill = fill(stream.context(), args::size(to.0), value, unit, (pitch, bytes, height))?;
-    super::submit(stream, Op::Fill(fill), Vec::new()).map(|_| ())
+    let wait = how == Return::Completed && is_sync(&End::Known(fill.to, fill.agent));
+    let ticket = super::submit(stream, Op::Fill(fill), Vec::new())?;
+    if let Some(ticket) = ticket.filter(|_| wait) {
+        ticket.wait();
+        stream.context().check()?;
+    }
+    Ok(())
 }

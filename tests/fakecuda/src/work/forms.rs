@@ -9,7 +9,8 @@ use cuda_sys::{Context, CuResult, DevicePtr, Stream};
 
 use super::copy_calls::Return::{Completed, Queued};
 use super::copy_calls::{
-    LEGACY, copy_2d, copy_3d, device_to_device, device_to_host, host_to_device, peer, set, unified,
+    LEGACY, copy_2d, copy_3d, copy_3d_peer, device_to_device, device_to_host, host_to_device, peer, set,
+    unified,
 };
 use super::per_thread::OWN;
 
@@ -56,6 +57,7 @@ macro_rules! unsafe_forms {
 
 unsafe_forms! { fn cuMemcpy2D_v2/cuMemcpy2D_v2_ptds/cuMemcpy2DAsync_v2 = copy_2d }
 unsafe_forms! { fn cuMemcpy3D_v2/cuMemcpy3D_v2_ptds/cuMemcpy3DAsync_v2 = copy_3d }
+unsafe_forms! { fn cuMemcpy3DPeer/cuMemcpy3DPeer_ptds/cuMemcpy3DPeerAsync = copy_3d_peer }
 
 pub(crate) unsafe fn cuMemcpy2DUnaligned_v2(p_copy: *const c_void) -> CuResult {
     // SAFETY: the caller's promise.
@@ -70,15 +72,15 @@ pub(crate) unsafe fn cuMemcpy2DUnaligned_v2_ptds(p_copy: *const c_void) -> CuRes
 macro_rules! fills {
     ($(fn $legacy:ident / $own:ident / $named:ident($value:ty) of $unit:literal;)*) => {$(
         pub(crate) unsafe fn $legacy(dst_device: DevicePtr, value: $value, n: usize) -> CuResult {
-            set(dst_device, 0, value.into(), $unit, (n, 1), LEGACY)
+            set((dst_device, 0), value.into(), $unit, (n, 1), LEGACY, Completed)
         }
 
         pub(crate) unsafe fn $own(dst_device: DevicePtr, value: $value, n: usize) -> CuResult {
-            set(dst_device, 0, value.into(), $unit, (n, 1), OWN)
+            set((dst_device, 0), value.into(), $unit, (n, 1), OWN, Completed)
         }
 
         pub(crate) unsafe fn $named(dst_device: DevicePtr, value: $value, n: usize, h_stream: Stream) -> CuResult {
-            set(dst_device, 0, value.into(), $unit, (n, 1), h_stream)
+            set((dst_device, 0), value.into(), $unit, (n, 1), h_stream, Queued)
         }
     )*};
 }
@@ -98,7 +100,7 @@ macro_rules! fills_of_rows {
             width: usize,
             height: usize,
         ) -> CuResult {
-            set(dst_device, dst_pitch, value.into(), $unit, (width, height), LEGACY)
+            set((dst_device, dst_pitch), value.into(), $unit, (width, height), LEGACY, Completed)
         }
 
         pub(crate) unsafe fn $own(
@@ -108,7 +110,7 @@ macro_rules! fills_of_rows {
             width: usize,
             height: usize,
         ) -> CuResult {
-            set(dst_device, dst_pitch, value.into(), $unit, (width, height), OWN)
+            set((dst_device, dst_pitch), value.into(), $unit, (width, height), OWN, Completed)
         }
 
         pub(crate) unsafe fn $named(
@@ -119,7 +121,7 @@ macro_rules! fills_of_rows {
             height: usize,
             h_stream: Stream,
         ) -> CuResult {
-            set(dst_device, dst_pitch, value.into(), $unit, (width, height), h_stream)
+            set((dst_device, dst_pitch), value.into(), $unit, (width, height), h_stream, Queued)
         }
     )*};
 }

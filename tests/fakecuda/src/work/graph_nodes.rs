@@ -5,9 +5,9 @@
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 
-use cuda_sys::{Context, CuError, CuResult, Function, Graph as GraphHandle, GraphNode, HostFn};
+use cuda_sys::{Context, CuError, CuResult, Function, Graph as GraphHandle, GraphNode, HostFn, Memcpy3D};
 
-use super::copy_calls::{self, Copy2D, Copy3D};
+use super::copy_calls;
 use super::graph::{Graph, named, named_node};
 use super::launch::collect;
 use super::op::{Op, UserData};
@@ -159,9 +159,9 @@ pub(crate) unsafe fn cuGraphAddMemcpyNode(
 ) -> CuResult {
     let op = || {
         // SAFETY: the caller's promise.
-        let params = unsafe { args::read(copy_params.cast::<Copy3D>()) }?;
+        let params = unsafe { args::read(copy_params.cast::<Memcpy3D>()) }?;
         let context = driver()?.contexts.get(ctx)?;
-        let copy = Copy2D::try_from(params)?.describe(context)?;
+        let copy = copy_calls::describe(&copy_calls::rows_of(params)?, context, context)?;
         Ok(Op::Copy(Arc::new(copy)))
     };
     // SAFETY: the caller's promise.

@@ -40,6 +40,7 @@ per_thread! {
     fn cuMemFreeAsync_ptsz = cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) on h_stream;
     fn cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2(p_copy: *const c_void, h_stream: Stream) on h_stream;
     fn cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2(p_copy: *const c_void, h_stream: Stream) on h_stream;
+    fn cuMemcpy3DPeerAsync_ptsz = cuMemcpy3DPeerAsync(p_copy: *const c_void, h_stream: Stream) on h_stream;
     fn cuMemcpyAsync_ptsz = cuMemcpyAsync(dst: DevicePtr, src: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;
     fn cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2(dst_device: DevicePtr, src_device: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;
     fn cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2(dst_host: *mut c_void, src_device: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;

@@ -102,6 +102,38 @@ fn a_copy_from_ordinary_memory_has_taken_it_and_one_from_locked_memory_has_not()
     );
 }
 
+/// DRIVER-FACTS: `cuPointerSetAttribute(SYNC_MEMOPS)` works for native memory. What it means is the header's: operations on it
+/// that name no stream always wait.
+#[test]
+fn fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_waited_for() {
+    let name = "copies::fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_waited_for";
+    machine().test(name, |_| {
+        start();
+        let (flag, x, y, stream) = (alloc(4).unwrap(), alloc(64).unwrap(), alloc(64).unwrap(), own_stream());
+        type Operation = fn(DevicePtr, DevicePtr) -> CuResult;
+        let operations: [Operation; 3] = [
+            |x, _| cuMemsetD8_v2(x, 1, 64),
+            |x, y| cuMemcpyDtoD_v2(x, y, 64),
+            |x, y| cuMemcpyDtoD_v2(y, x, 64),
+        ];
+        for operation in operations {
+            write(flag, &[0]).unwrap();
+            launch(kernel("wait_flag"), Stream::NULL, &[flag.0, 1]).unwrap();
+            operation(x, y).unwrap();
+            assert_eq!(cuStreamQuery(Stream::NULL), Err(CuError::NOT_READY));
+            cuStreamWriteValue32_v2(stream, flag, 1, 0).unwrap();
+            cuCtxSynchronize().unwrap();
+        }
+        let on = 1_u32;
+        cuPointerSetAttribute((&raw const on).cast(), 6, x).unwrap();
+        for operation in operations {
+            launch(kernel("spin"), Stream::NULL, &[20_000_000]).unwrap();
+            operation(x, y).unwrap();
+            cuStreamQuery(Stream::NULL).unwrap();
+        }
+    });
+}
+
 #[test]
 fn fills_and_rows() {
     machine().test("copies::fills_and_rows", |_| {

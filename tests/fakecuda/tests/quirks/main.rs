@@ -11,6 +11,7 @@ mod capture;
 mod checkpoint;
 mod copies;
 mod hashing;
+mod left_behind;
 mod lookup;
 mod multicast;
 mod native;

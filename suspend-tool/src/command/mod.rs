@@ -5,6 +5,7 @@ mod chunks;
 mod context;
 #[cfg(test)]
 mod failures;
+mod fill;
 #[cfg(test)]
 mod findings;
 mod gpus;

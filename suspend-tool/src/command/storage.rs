@@ -8,17 +8,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use chunkstore::{Kind, Store, Threads, cache_prefetch};
+use chunkstore::{Kind, Store};
 use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
-use super::Context;
-use super::chunks::Meter;
+use super::fill::Filling;
+use super::{Context, Outcome};
 use crate::check::{Finding, Seen, host_limits};
-use crate::cli::{PlaceArgs, SaveArgs, ThreadArgs};
+use crate::cli::{PlaceArgs, SaveArgs};
 use crate::lifecycle::{Orders, Release, Session, StepError};
 use crate::pid::Pid;
-use crate::report::{Reporter, chain};
+use crate::report::chain;
+use crate::state::StateDir;
 
 /// Where memory is saved to.
 #[derive(Debug)]
@@ -50,22 +51,29 @@ impl Storage {
         }
     }
 
-    /// Copies what was saved to the cache, if there is one. The processes are suspended by then.
-    pub(super) fn fill_cache(&self, reporter: &dyn Reporter) -> Option<Finding> {
-        let cache = self.cache.as_ref()?;
-        let threads = ThreadArgs::default().or_usual();
-        let meter = Meter::new(reporter);
-        let report = |progress| meter.show(progress);
-        let filled = cache_prefetch(&self.store, &self.ckpt_dir, cache, false, (&Threads, threads), &report);
-        let error = filled.err()?;
-        let remedy = format!(
-            "the processes are suspended and the store has everything; to fill the cache: `nvsnap-gpu-suspend \
-             cache-prefetch {} {} {}`",
-            self.store.root().display(),
-            self.ckpt_dir.display(),
-            cache.root().display()
-        );
-        Some(Finding::warning("cache", format!("the cache was not filled: {}", chain(&error)), remedy))
+    /// Has what was saved copied to the cache, if there is one, and adds that to the outcome. To be called when the
+    /// processes are suspended: the GPUs are free, and what does not work here is made up for by the store.
+    pub(super) fn fill_cache(&self, state: &StateDir, mut outcome: Outcome) -> Outcome {
+        let Some(cache) = &self.cache else { return outcome };
+        let (store, cache) = (self.store.root(), cache.root());
+        match Filling::start(state, store, &self.ckpt_dir, cache) {
+            Ok(filling) => {
+                outcome.sentence.push_str(&filling.sentence());
+                outcome.counting(filling.numbers())
+            }
+            Err(error) => {
+                let remedy = format!(
+                    "the processes are suspended and the store has everything; to fill the cache: \
+                     `nvsnap-gpu-suspend cache-prefetch {} {} {}`",
+                    store.display(),
+                    self.ckpt_dir.display(),
+                    cache.display()
+                );
+                let message = format!("the cache is not filled: {}", chain(&error));
+                outcome.findings.push(Finding::warning("cache", message, remedy));
+                outcome
+            }
+        }
     }
 }
 

@@ -87,9 +87,10 @@ pub(super) fn suspend_held(
         Ok(sentence) => {
             let outcome = finished(VERB, Exit::Done, sentence, &session, begun);
             warnings.extend(keep(context));
-            // The GPUs are free already. What does not work here is made up for by the store.
-            warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(&*context.reporter)));
-            outcome
+            match &storage {
+                Some(storage) => storage.fill_cache(&held.state, outcome),
+                None => outcome,
+            }
         }
         Err(failed) => {
             let outcome = after_failure(VERB, &session, Some(&failed.cause), &failed.undo, begun);
@@ -101,6 +102,7 @@ pub(super) fn suspend_held(
             outcome
         }
     };
+    warnings.extend(outcome.findings);
     Outcome { findings: warnings, ..outcome }
 }
 

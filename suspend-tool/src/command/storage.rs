@@ -8,13 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use chunkstore::{Kind, Store};
+use chunkstore::list::format::list_bytes;
+use chunkstore::{CHUNK_BYTES, Kind, OpenError, Store};
 use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
 use super::fill::Filling;
 use super::{Context, Outcome};
-use crate::check::{Finding, Seen, host_limits};
+use crate::check::{Finding, Need, Seen, Verdict, host_limits, on_disk, room};
 use crate::cli::{PlaceArgs, SaveArgs};
 use crate::lifecycle::{Orders, Release, Session, StepError};
 use crate::pid::Pid;
@@ -77,6 +78,56 @@ impl Storage {
     }
 }
 
+/// Whether the disks have room for what a suspend is going to write where the options say.
+pub(super) fn room_for(save: &SaveArgs, verdict: &Verdict) -> Vec<Finding> {
+    let PlaceArgs { store, cache } = &save.places;
+    let (Some(store), Some(ckpt_dir)) = (store, &save.ckpt_dir) else { return Vec::new() };
+    let mut bytes = 0_u64;
+    // Lists name every object, whatever its bytes are.
+    let mut lists = (0_u64, 0_u64);
+    for amount in verdict.released.values() {
+        let pieces = amount.objects.saturating_add(amount.bytes / u64::from(CHUNK_BYTES));
+        bytes = bytes.saturating_add(amount.bytes);
+        let least = list_bytes(0, amount.objects, amount.objects);
+        let most = list_bytes(pieces, amount.objects, pieces);
+        lists = (lists.0.saturating_add(on_disk(least)), lists.1.saturating_add(on_disk(most)));
+    }
+    let need = |path: &Path, (least, most), is_vital| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Need { path, least, most, is_vital }
+    };
+    let mut needs = vec![need(store, (0, bytes), true), need(ckpt_dir, lists, true)];
+    needs.extend(cache.as_ref().map(|cache| need(cache, (0, bytes), false)));
+    room(needs)
+}
+
+/// Whether the directories that the options name could be used, without making any.
+pub(super) fn foresee(save: &SaveArgs, seen: &[Seen]) -> Vec<Finding> {
+    let places = [
+        (&save.places.store, Some(Kind::Store)),
+        (&save.ckpt_dir, None),
+        (&save.places.cache, Some(Kind::Cache)),
+    ];
+    let given = places.into_iter().filter_map(|(path, kind)| Some((path.as_ref()?, kind)));
+    given.filter_map(|(path, kind)| could_be(path, kind, seen).err()).collect()
+}
+
+/// One directory: a store or cache of that kind, or one for lists.
+fn could_be(path: &Path, kind: Option<Kind>, seen: &[Seen]) -> Result<(), Finding> {
+    let refused = |error: std::io::Error| unfit(path, kind, &error);
+    let path = &std::path::absolute(path).map_err(refused)?;
+    // What is not there yet is made, in the first directory above that is.
+    let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(path);
+    let mut names = std::fs::read_dir(there).map_err(refused)?;
+    rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| refused(error.into()))?;
+    let Some(kind) = kind.filter(|_| there == path) else { return Ok(()) };
+    match Store::open(path, kind) {
+        Ok(store) => may_use(store.root(), seen),
+        Err(OpenError::NotAStore { .. }) if names.next().is_none() => Ok(()),
+        Err(error) => Err(unusable(kind, &error)),
+    }
+}
+
 /// Where the processes are told to save.
 pub(super) fn target(storage: Option<&Storage>, save: &SaveArgs) -> SaveTo {
     match storage {
@@ -133,19 +184,29 @@ fn made(path: &Path, kind: Kind) -> Result<Store, Finding> {
 }
 
 fn unusable(kind: Kind, error: &dyn std::error::Error) -> Finding {
-    let name = match kind {
+    Finding::blocker(word(kind), chain(error), "")
+}
+
+/// A directory that cannot be used: for a store or cache, or for lists.
+fn unfit(path: &Path, kind: Option<Kind>, error: &std::io::Error) -> Finding {
+    let (name, what) = match kind {
+        Some(kind) => (word(kind), kind.to_string()),
+        None => ("ckpt-dir", "directory of the checkpoint".to_owned()),
+    };
+    Finding::blocker(name, format!("the {what}, {}, cannot be used: {error}", path.display()), "")
+}
+
+/// A word for programs.
+fn word(kind: Kind) -> &'static str {
+    match kind {
         Kind::Store => "store",
         Kind::Cache => "cache",
-    };
-    Finding::blocker(name, chain(error), "")
+    }
 }
 
 /// The directory for the lists: there, a directory, and one that can be written to.
 fn directory(path: &Path) -> Result<PathBuf, Finding> {
-    let refused = |error: std::io::Error| {
-        let message = format!("the directory of the checkpoint, {}, cannot be used: {error}", path.display());
-        Finding::blocker("ckpt-dir", message, "")
-    };
+    let refused = |error: std::io::Error| unfit(path, None, &error);
     let path = std::path::absolute(path).map_err(refused)?;
     std::fs::create_dir_all(&path).map_err(refused)?;
     rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| refused(error.into()))?;

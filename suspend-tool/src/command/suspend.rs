@@ -7,7 +7,7 @@ use cuda_sys::ProcessState;
 use protocol::{Phase, SaveTo};
 
 use super::set::{Held, after_failure, finished, keep, resume_arguments};
-use super::storage::{Storage, target};
+use super::storage::{Storage, room_for, target};
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::cli::SaveArgs;
@@ -67,6 +67,10 @@ pub(super) fn suspend_held(
         Ok(storage) => storage,
         Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
     };
+    verdict.findings.extend(room_for(save, &verdict));
+    if refusal(&verdict.findings).is_some() {
+        return Outcome::refused(VERB, verdict.findings).about(pids.to_vec());
+    }
     let session = context.session(&driver, &survey.seen, timeout);
     let record = Record::new(boot, session.all(), context.recorded_gpus());
     let journal = StateJournal::new(&held.state, record);

@@ -8,7 +8,7 @@
 
 mod common;
 
-use chunkstore::list::format::{FormatError, decode, encode};
+use chunkstore::list::format::{FormatError, decode, encode, list_bytes};
 use chunkstore::{CHUNK_BYTES, Chunk, Digest, Extent, List, Object, ReadListError, list_name, read_lists};
 use common::{list_of, temporary, told};
 use proptest::collection::vec;
@@ -61,6 +61,9 @@ proptest! {
     fn a_list_is_read_as_it_was_written(list in any_list()) {
         let bytes = encode(&list);
         prop_assert_eq!(&decode(&bytes).unwrap(), &list);
+        let extents: usize = list.objects().iter().map(|object| object.extents.len()).sum();
+        let counts = [list.chunks().len(), list.objects().len(), extents].map(|count| count as u64);
+        prop_assert_eq!(list_bytes(counts[0], counts[1], counts[2]), bytes.len() as u64);
         prop_assert_eq!(encode(&decode(&bytes).unwrap()), bytes);
     }
 

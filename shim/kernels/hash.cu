@@ -1,22 +1,33 @@
 // BLAKE3-256 and zero detection of many pieces of GPU memory at once.
 //
-// A piece is a run of bytes with one digest (a chunk of the store, or less). Its leaves are 1 KiB each. A thread of
+// A text is what gets one digest (a chunk of the store, or less). Its bytes lie in pieces, one behind the other, each
+// of them anywhere: small allocations share a chunk. The leaves of a text are 1 KiB each. A thread of
 // `nvsnap_hash_leaves` hashes one leaf; the 256 leaves of a block then fold to one node in shared memory, so what
-// goes through global memory is 32 bytes per 256 KiB. `nvsnap_hash_roots` folds the nodes of a piece to its digest.
+// goes through global memory is 32 bytes per 256 KiB. `nvsnap_hash_roots` folds the nodes of a text to its digest.
 //
 // Folding pairs neighbours level by level and carries an odd last one up. Since a block starts at a multiple of
-// 256 leaves of its piece, that gives the tree of the BLAKE3 specification for every length: the left side of each
-// parent is the largest complete tree.
+// 256 leaves of its text, that gives the tree of the BLAKE3 specification for every length: the left side of each
+// parent is the largest complete tree. Hence every piece of a text but the last is a multiple of 256 KiB.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned char u8;
 
-// One piece. `first_node` is where its nodes lie in the scratch buffer of nodes.
+// Bytes of a text in a row. `first_leaf` says where in the text they begin, a multiple of 256 leaves. `first_node` is
+// where their nodes lie in the buffer of nodes: behind those of the piece before.
 struct Piece {
     u64 address;
     u64 length;
+    u64 first_leaf;
     u64 first_node;
+    // How many leaves the text has.
+    u64 leaves;
+};
+
+// What gets a digest. Its nodes lie in a row.
+struct Text {
+    u64 first_node;
+    u64 leaves;
 };
 
 #define LEAF 1024
@@ -80,13 +91,13 @@ __device__ __forceinline__ void parent(u32 out[8], const u32 *left, const u32 *r
     compress(out, block, 0, 64, PARENT | flags);
 }
 
-// Hashes the leaf at `bytes`, which is the leaf number `counter` of its piece. Returns whether a byte was not zero.
+// Hashes the leaf at `bytes`, which is the leaf number `counter` of its text. Returns whether a byte was not zero.
 __device__ bool hash_leaf(u32 cv[8], const u8 *bytes, u32 length, u64 counter, bool alone) {
     u32 any = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++)
         cv[i] = IV[i];
-    // An empty piece has one leaf with one empty block.
+    // An empty text has one leaf with one empty block.
     u32 blocks = length == 0 ? 1 : (length + 63) / 64;
     bool aligned = ((u64)bytes & 15) == 0;
     for (u32 b = 0; b < blocks; b++) {
@@ -123,7 +134,7 @@ __device__ bool hash_leaf(u32 cv[8], const u8 *bytes, u32 length, u64 counter, b
 }
 
 // Folds `count` nodes in `nodes` to the first of them, with all threads of the block. `whole`: they are the whole
-// piece, so the last parent is the root.
+// text, so the last parent is the root.
 __device__ void fold(u32 (*nodes)[8], u32 count, bool whole) {
     while (count > 1) {
         u32 pairs = count / 2;
@@ -161,27 +172,27 @@ extern "C" __global__ void __launch_bounds__(THREADS) nvsnap_hash_leaves(const P
     if (threadIdx.x < count) {
         u64 leaf = first + threadIdx.x;
         u64 rest = piece.length - leaf * LEAF;
+        const u8 *bytes = (const u8 *)piece.address + leaf * LEAF;
         u32 cv[8];
-        any = hash_leaf(cv, (const u8 *)piece.address + leaf * LEAF, rest < LEAF ? (u32)rest : LEAF, leaf, leaves == 1);
+        any = hash_leaf(cv, bytes, rest < LEAF ? (u32)rest : LEAF, piece.first_leaf + leaf, piece.leaves == 1);
         for (int i = 0; i < 8; i++)
             cvs[threadIdx.x][i] = cv[i];
     }
     if (__syncthreads_or(any) && threadIdx.x == 0)
         atomicOr(&nonzero[blockIdx.y], 1u);
-    fold(cvs, count, leaves <= THREADS);
+    fold(cvs, count, piece.leaves <= THREADS);
     if (threadIdx.x < 8)
         nodes[(piece.first_node + blockIdx.x) * 8 + threadIdx.x] = cvs[0][threadIdx.x];
 }
 
-// Grid: x = pieces. A piece may have as many as 256 x 256 leaves, 64 MiB: the size of a chunk.
-extern "C" __global__ void __launch_bounds__(THREADS) nvsnap_hash_roots(const Piece *pieces, const u32 *nodes, u32 *digests) {
+// Grid: x = texts. A text may have as many as 256 x 256 leaves, 64 MiB: the size of a chunk.
+extern "C" __global__ void __launch_bounds__(THREADS) nvsnap_hash_roots(const Text *texts, const u32 *nodes, u32 *digests) {
     __shared__ u32 cvs[THREADS][8];
-    Piece piece = pieces[blockIdx.x];
-    u64 leaves = piece.length == 0 ? 1 : (piece.length + LEAF - 1) / LEAF;
-    u32 count = (u32)((leaves + THREADS - 1) / THREADS);
+    Text text = texts[blockIdx.x];
+    u32 count = (u32)((text.leaves + THREADS - 1) / THREADS);
     if (threadIdx.x < count)
         for (int i = 0; i < 8; i++)
-            cvs[threadIdx.x][i] = nodes[(piece.first_node + threadIdx.x) * 8 + i];
+            cvs[threadIdx.x][i] = nodes[(text.first_node + threadIdx.x) * 8 + i];
     __syncthreads();
     fold(cvs, count, count > 1);
     if (threadIdx.x < 8)

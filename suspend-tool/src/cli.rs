@@ -8,8 +8,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::pid::Pid;
 
+mod before;
 mod storage;
 
+pub use before::Before;
 pub use storage::{
     CacheGcArgs, Gib, PlaceArgs, PrefetchArgs, SaveArgs, StoreGcArgs, StoreVerifyArgs, ThreadArgs,
 };
@@ -27,26 +29,6 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
-}
-
-/// Options before the verb.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Options, also behind the verbs that take them")]
-pub struct Before {
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    #[command(flatten)]
-    pub(crate) wait: WaitArgs,
-    #[command(flatten)]
-    pub(crate) map: MapArgs,
-    #[command(flatten)]
-    pub(crate) freeze: FreezeArgs,
-    #[command(flatten)]
-    pub(crate) tree: TreeArgs,
-    #[command(flatten)]
-    pub(crate) criu: CriuArgs,
-    #[command(flatten)]
-    pub(crate) save: SaveArgs,
 }
 
 /// How to report.
@@ -125,6 +107,8 @@ pub enum Verb {
         processes: PidArgs,
         #[command(flatten)]
         criu: CriuArgs,
+        #[command(flatten)]
+        save: SaveArgs,
         #[command(flatten)]
         freeze: FreezeArgs,
         #[command(flatten)]
@@ -450,61 +434,11 @@ impl Cli {
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Verb, clap::Error> {
         let Self { before, mut verb } = Self::try_parse_from(args)?;
         verb.take(before)?;
-        if let Verb::Suspend { save, .. } | Verb::Release { save, .. } = &verb {
+        if let Verb::Check { save, .. } | Verb::Suspend { save, .. } | Verb::Release { save, .. } = &verb {
             save.hold_together()?;
         }
         Ok(verb)
     }
-}
-
-impl Verb {
-    /// Takes the options that stood before the verb. One that the verb does not have is an error, as it is behind it.
-    fn take(&mut self, before: Before) -> Result<(), clap::Error> {
-        let name = self.name();
-        let Before { output, wait, map, freeze, tree, criu, save } = before;
-        self.take_places(save)?;
-        if output.json {
-            self.output().ok_or_else(|| unfit("--json", name))?.json = true;
-        }
-        if let Some(timeout) = wait.timeout {
-            self.wait().ok_or_else(|| unfit("--timeout", name))?.timeout.get_or_insert(timeout);
-        }
-        if let Some(file) = map.gpu_map {
-            self.map().ok_or_else(|| unfit("--gpu-map", name))?.gpu_map.get_or_insert(file);
-        }
-        if freeze.no_freeze {
-            self.freeze().ok_or_else(|| unfit("--no-freeze", name))?.no_freeze = true;
-        }
-        if tree.tree {
-            self.processes().ok_or_else(|| unfit("--tree", name))?.tree.tree = true;
-        }
-        if criu.criu {
-            match self {
-                Self::Check { criu, .. } => criu.criu = true,
-                _ => return Err(unfit("--criu", name)),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Verb {
-    fn take_places(&mut self, mut before: SaveArgs) -> Result<(), clap::Error> {
-        match self {
-            Self::Suspend { save, .. } | Self::Release { save, .. } => save.take(std::mem::take(&mut before)),
-            Self::Resume { places, .. } | Self::Stage { places, .. } | Self::Load { places, .. } => {
-                places.take(std::mem::take(&mut before.places));
-            }
-            Self::CachePrefetch(args) => args.verify_existing |= std::mem::take(&mut before.verify_existing),
-            _ => {}
-        }
-        // What nobody has taken.
-        before.given().map_or(Ok(()), |option| Err(unfit(option, self.name())))
-    }
-}
-
-fn unfit(option: &str, verb: &str) -> clap::Error {
-    wrong(clap::error::ErrorKind::UnknownArgument, format!("`{verb}` has no option {option}"))
 }
 
 fn wrong(kind: clap::error::ErrorKind, message: String) -> clap::Error {

@@ -1,7 +1,8 @@
 //! Faults on order, for tests: `NVSNAP_GPU_SUSPEND_FAULTS=call:nth:pid=effect[;call:nth:pid=effect...]`.
 //!
 //! * `call`: what the command asks about a process: a verb of the protocol (`release`), a function of the driver's
-//!   checkpoint API (`cuCheckpointProcessLock`), or what it asks of its holder (`freeze`, `thaw`); `cuCheckpoint*` means every name that starts so, `*` all.
+//!   checkpoint API (`cuCheckpointProcessLock`), what it asks of its holder (`freeze`, `thaw`), or `cache-prefetch`, which
+//!   is about the command's own process; `cuCheckpoint*` means every name that starts so, `*` all.
 //! * `nth`: which of the matching calls, counted from 1 for each fault by itself; `3+` means the third and all after it,
 //!   `*` all.
 //! * `pid`: the process the call is about, or `*`.
@@ -86,6 +87,13 @@ impl Faults {
         let open = |path| File::options().create(true).append(true).open(path);
         let trace = trace.map(open).transpose().map_err(|error| format!("{TRACE_VARIABLE}: {error}"))?;
         Ok(Some(Arc::new(Self { faults, trace, holder: AtomicI32::new(0) })))
+    }
+
+    /// Meets what was ordered for a verb that is about no other process, where a delay or a signal may come.
+    pub fn meet(&self, verb: &str) {
+        if let Some(own) = Pid::new(rustix::process::getpid().as_raw_nonzero().get()) {
+            self.order(verb, own);
+        }
     }
 
     fn order(&self, call: &str, pid: Pid) -> Order {

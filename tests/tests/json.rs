@@ -123,7 +123,14 @@ fn stores(machine: &Machine, pids: &[i32], mut holds: impl FnMut(&Outcome) -> Re
     let [store, list, cache] = ["store", "list", "cache"].map(|name| machine.path(name));
     let tool = || machine.tool().option("--json");
     let saving = tool().option("--store").argument(&store).option("--ckpt-dir").argument(&list);
-    holds(&saving.option("--cache").argument(&cache).verb("suspend", pids)?.done()?)?;
+    let saved = saving.option("--cache").argument(&cache).verb("suspend", pids)?.done()?;
+    holds(&saved)?;
+    let summary = saved.events()?.pop().context("a summary")?;
+    let filler = summary
+        .pointer("/counts/cache_fill/pid")
+        .and_then(Value::as_i64)
+        .with_context(|| summary.to_string())?;
+    integration::threads::ends(i32::try_from(filler)?)?;
     holds(&tool().verb("resume", pids)?.done()?)?;
     let other = machine.path("other");
     let verbs: [&[&std::path::Path]; 4] = [&[&store, &list, &other], &[&other], &[&store, &list], &[&store]];

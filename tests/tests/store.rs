@@ -9,7 +9,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use integration::{Machine, Target};
 
-use depot::{Depot, chunks, fates, flip, largest};
+use depot::{Depot, chunks, fates, filled, flip, largest};
 
 const MIB: u64 = 1 << 20;
 /// What the two workers have that is not zero, and what is, without what belongs to the library's own blocks.
@@ -171,7 +171,8 @@ fn a_bad_chunk_is_named_and_a_good_one_in_its_place_makes_the_resume_work() -> R
 #[test]
 fn a_bad_copy_in_the_cache_is_passed_over() -> Result<()> {
     let depot = Depot::new()?;
-    depot.saving().option("--cache").argument(depot.cache()).verb("suspend", &depot.pids())?.done()?;
+    let tool = depot.saving().option("--cache").argument(depot.cache());
+    filled(&tool.verb("suspend", &depot.pids())?.done()?)?;
     let (stored, cached) = (chunks(&depot.store())?, chunks(&depot.cache())?);
     ensure!(
         stored.len() == cached.len() && !cached.is_empty(),

@@ -99,10 +99,12 @@ impl FileLayer for System {
 
     fn volume(&self, path: &Path) -> io::Result<Volume> {
         let volume = uninterrupted(|| fs::statfs(path))?;
-        let block = u64::try_from(volume.f_bsize).unwrap_or(0);
+        // Blocks are counted in fragments; where these are not told, they are blocks. FUSE tells a larger block.
+        let unit = if volume.f_frsize > 0 { volume.f_frsize } else { volume.f_bsize };
+        let unit = u64::try_from(unit).unwrap_or(0);
         // The kind is a 32-bit number that some architectures give with its sign extended.
         let kind = u64::try_from(volume.f_type & 0xffff_ffff).unwrap_or(0);
-        Ok(Volume { free: volume.f_bavail.saturating_mul(block), local: LOCAL.contains(&kind) })
+        Ok(Volume { free: volume.f_bavail.saturating_mul(unit), local: LOCAL.contains(&kind) })
     }
 }
 

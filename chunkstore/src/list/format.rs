@@ -40,6 +40,12 @@ const CHECK: usize = 32;
 /// The most bytes that a file with a list has.
 pub const MOST_BYTES: usize = HEADER + MOST * (CHUNK + OBJECT + EXTENT) + CHECK;
 
+/// Bytes of a file with a list of so many chunks and objects, and so many extents of all objects together.
+pub fn list_bytes(chunks: u64, objects: u64, extents: u64) -> u64 {
+    let parts = [(1, HEADER + CHECK), (chunks, CHUNK), (objects, OBJECT), (extents, EXTENT)];
+    parts.iter().fold(0, |sum, (count, size)| sum.saturating_add(count.saturating_mul(*size as u64)))
+}
+
 /// Bytes that are no list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FormatError {

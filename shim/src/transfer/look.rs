@@ -52,7 +52,11 @@ impl Look {
 
 fn grains(address: u64, size: u64) -> impl Iterator<Item = Span> {
     let grain = u64::try_from(GRAIN).unwrap_or(u64::MAX);
-    (0..size).step_by(GRAIN).map(move |at| Span { address: address + at, len: grain.min(size - at) })
+    (0..size).step_by(GRAIN).map(move |at| Span {
+        address: address + at,
+        len: grain.min(size - at),
+        ends_text: true,
+    })
 }
 
 /// The runs of grains that have to be moved, offset and length of each: all but those for which `is_settled`.

@@ -9,7 +9,7 @@ use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
 use crate::report::chain;
-use crate::topology::{Around, Member, Obstacle, Plan, host_bytes, make_plan};
+use crate::topology::{Amount, Around, Member, Obstacle, Plan, host_bytes, make_plan, released};
 
 /// The version of this command, which is that of the library it was installed with.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -25,6 +25,8 @@ pub struct Verdict {
     pub limits: BTreeMap<Pid, HostLimits>,
     /// Bytes that will be saved to host memory, by process.
     pub saved: BTreeMap<Pid, u64>,
+    /// What will be saved by the processes themselves, wherever to.
+    pub released: BTreeMap<Pid, Amount>,
 }
 
 impl Verdict {
@@ -85,6 +87,8 @@ pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
             (member.pid, bytes.saturating_sub(member.inventory.kept_bytes))
         })
         .collect();
+    let amount = |member: &Member| (member.pid, released(member, verdict.plan.heir_of(member.pid)));
+    verdict.released = members.iter().map(amount).collect();
     match host_limits(proc, &verdict.saved) {
         Ok(limits) => verdict.limits = limits,
         Err(findings) => verdict.findings.extend(findings),

@@ -13,7 +13,8 @@ pub struct PlaceArgs {
     /// The chunk store: where memory is saved to, or where what was saved is now.
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// A chunk cache on this node: it is filled when the processes are suspended, and read before the store.
+    /// A chunk cache on this node: it is filled, in the background, when the processes are suspended, and read before the
+    /// store.
     #[arg(long, value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

@@ -3,18 +3,31 @@
 use std::time::Instant;
 
 use super::resume::on_which_gpus;
+use super::storage::{foresee, room_for};
 use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, cannot_freeze, judge};
+use crate::cli::SaveArgs;
 use crate::pid::Pid;
 use crate::report::bytes;
 use crate::state::Record;
 
-/// Tells whether a suspend of these processes would succeed, and what is in the way.
+/// Tells whether a suspend of these processes in place would succeed, and what is in the way.
 pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
+    check_for(context, pids, criu, &SaveArgs::default())
+}
+
+/// The same for a suspend that saves where the options say.
+pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &SaveArgs) -> Outcome {
     let begun = Instant::now();
     let survey = context.machine.survey(pids);
     let mut verdict = judge(&context.machine, &survey, criu);
+    let to_store = save.places.store.is_some();
+    if to_store {
+        verdict = verdict.without_host_memory();
+        verdict.findings.extend(foresee(save, &survey.seen));
+        verdict.findings.extend(room_for(save, &verdict));
+    }
     if context.freezes {
         verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
     }
@@ -24,12 +37,19 @@ pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
     let blocked = verdict.findings.iter().filter(|finding| finding.blocks()).count();
     let taking_part: Vec<Pid> =
         survey.seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target.pid).collect();
-    let saved = verdict.saved.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+    let (saved, place) = if to_store {
+        (
+            verdict.released.values().map(|amount| amount.bytes).fold(0, u64::saturating_add),
+            "the store, at most",
+        )
+    } else {
+        (verdict.saved.values().copied().fold(0, u64::saturating_add), "host memory")
+    };
     let sentence = if blocked > 0 {
         format!("a suspend would be refused: {blocked} thing(s) in the way")
     } else {
         format!(
-            "a suspend of {} process(es) would succeed; it saves {} to host memory (looked for {:.2} s)",
+            "a suspend of {} process(es) would succeed; it saves {} to {place} (looked for {:.2} s)",
             taking_part.len(),
             bytes(saved),
             begun.elapsed().as_secs_f64()

@@ -14,20 +14,21 @@ use serde_json::{Value, json};
 use super::outcome::with_event;
 use super::{Exit, Outcome, reporter};
 use crate::cli::{CacheGcArgs, PrefetchArgs, StoreGcArgs, StoreVerifyArgs};
+use crate::faults::Faults;
 use crate::report::{Event, Reporter, bytes, chain, print_line, print_object};
 
 /// Tells how far the work has come, a few times a second.
-pub(super) struct Meter<'a> {
+struct Meter<'a> {
     reporter: &'a dyn Reporter,
     told: Mutex<Option<Instant>>,
 }
 
 impl<'a> Meter<'a> {
-    pub(super) fn new(reporter: &'a dyn Reporter) -> Self {
+    fn new(reporter: &'a dyn Reporter) -> Self {
         Self { reporter, told: Mutex::new(None) }
     }
 
-    pub(super) fn show(&self, progress: Progress) {
+    fn show(&self, progress: Progress) {
         const EVERY: Duration = Duration::from_millis(200);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let last = progress.chunks == progress.all_chunks;
@@ -46,6 +47,9 @@ impl<'a> Meter<'a> {
 pub(super) fn prefetch(args: &PrefetchArgs) -> Outcome {
     const VERB: &str = "cache-prefetch";
     let reporter = reporter(args.output.json);
+    if let Ok(Some(faults)) = Faults::ordered() {
+        faults.meet(VERB);
+    }
     let done = || -> Result<_, Box<dyn Error>> {
         let store = Store::open(&args.store, Kind::Store)?;
         let cache = Store::create(&args.cache, Kind::Cache)?;

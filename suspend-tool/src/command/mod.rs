@@ -5,6 +5,7 @@ mod chunks;
 mod context;
 #[cfg(test)]
 mod failures;
+mod fill;
 #[cfg(test)]
 mod findings;
 mod gpus;
@@ -112,8 +113,8 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
     let mut context = Context::open(reporter(json), interrupt, hold, faults);
     context.freezes = verb.freezes();
     match verb {
-        Verb::Check { processes, criu, .. } => {
-            with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
+        Verb::Check { processes, criu, save, .. } => {
+            with_pids(&context, name, &processes, |pids| check::check_for(&context, pids, criu.criu, &save))
         }
         Verb::Status { processes, .. } => {
             with_pids(&context, name, &processes, |pids| status::status(&context, pids, json))

@@ -115,9 +115,11 @@ pub(super) fn release(context: &Context, pids: &[Pid], save: &SaveArgs) -> Outco
         Ok(Orders { plan: verdict.plan, limits: verdict.limits, to: to.clone() })
     });
     let result = set.release(decide).apply();
-    let filled = result.is_ok().then(|| storage.as_ref()?.fill_cache(&*context.reporter)).flatten();
     let outcome = set.finish(verb, result);
-    Outcome { findings: filled.into_iter().collect(), ..outcome }
+    match &storage {
+        Some(storage) if outcome.exit == Exit::Done => storage.fill_cache(&set.held.state, outcome),
+        _ => outcome,
+    }
 }
 
 pub(super) fn checkpoint(context: &Context, pids: &[Pid], timeout: Duration) -> Outcome {

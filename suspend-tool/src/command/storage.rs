@@ -8,17 +8,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use chunkstore::{Kind, Store, Threads, cache_prefetch};
+use chunkstore::list::format::list_bytes;
+use chunkstore::{CHUNK_BYTES, Kind, OpenError, Store};
 use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
-use super::Context;
-use super::chunks::Meter;
-use crate::check::{Finding, Seen, host_limits};
-use crate::cli::{PlaceArgs, SaveArgs, ThreadArgs};
+use super::fill::Filling;
+use super::{Context, Outcome};
+use crate::check::{Finding, Need, Seen, Verdict, host_limits, on_disk, room};
+use crate::cli::{PlaceArgs, SaveArgs};
 use crate::lifecycle::{Orders, Release, Session, StepError};
 use crate::pid::Pid;
-use crate::report::{Reporter, chain};
+use crate::report::chain;
+use crate::state::StateDir;
 
 /// Where memory is saved to.
 #[derive(Debug)]
@@ -50,22 +52,79 @@ impl Storage {
         }
     }
 
-    /// Copies what was saved to the cache, if there is one. The processes are suspended by then.
-    pub(super) fn fill_cache(&self, reporter: &dyn Reporter) -> Option<Finding> {
-        let cache = self.cache.as_ref()?;
-        let threads = ThreadArgs::default().or_usual();
-        let meter = Meter::new(reporter);
-        let report = |progress| meter.show(progress);
-        let filled = cache_prefetch(&self.store, &self.ckpt_dir, cache, false, (&Threads, threads), &report);
-        let error = filled.err()?;
-        let remedy = format!(
-            "the processes are suspended and the store has everything; to fill the cache: `nvsnap-gpu-suspend \
-             cache-prefetch {} {} {}`",
-            self.store.root().display(),
-            self.ckpt_dir.display(),
-            cache.root().display()
-        );
-        Some(Finding::warning("cache", format!("the cache was not filled: {}", chain(&error)), remedy))
+    /// Has what was saved copied to the cache, if there is one, and adds that to the outcome. To be called when the
+    /// processes are suspended: the GPUs are free, and what does not work here is made up for by the store.
+    pub(super) fn fill_cache(&self, state: &StateDir, mut outcome: Outcome) -> Outcome {
+        let Some(cache) = &self.cache else { return outcome };
+        let (store, cache) = (self.store.root(), cache.root());
+        match Filling::start(state, store, &self.ckpt_dir, cache) {
+            Ok(filling) => {
+                outcome.sentence.push_str(&filling.sentence());
+                outcome.counting(filling.numbers())
+            }
+            Err(error) => {
+                let remedy = format!(
+                    "the processes are suspended and the store has everything; to fill the cache: \
+                     `nvsnap-gpu-suspend cache-prefetch {} {} {}`",
+                    store.display(),
+                    self.ckpt_dir.display(),
+                    cache.display()
+                );
+                let message = format!("the cache is not filled: {}", chain(&error));
+                outcome.findings.push(Finding::warning("cache", message, remedy));
+                outcome
+            }
+        }
+    }
+}
+
+/// Whether the disks have room for what a suspend is going to write where the options say.
+pub(super) fn room_for(save: &SaveArgs, verdict: &Verdict) -> Vec<Finding> {
+    let PlaceArgs { store, cache } = &save.places;
+    let (Some(store), Some(ckpt_dir)) = (store, &save.ckpt_dir) else { return Vec::new() };
+    let mut bytes = 0_u64;
+    // Lists name every object, whatever its bytes are.
+    let mut lists = (0_u64, 0_u64);
+    for amount in verdict.released.values() {
+        let pieces = amount.objects.saturating_add(amount.bytes / u64::from(CHUNK_BYTES));
+        bytes = bytes.saturating_add(amount.bytes);
+        let least = list_bytes(0, amount.objects, amount.objects);
+        let most = list_bytes(pieces, amount.objects, pieces);
+        lists = (lists.0.saturating_add(on_disk(least)), lists.1.saturating_add(on_disk(most)));
+    }
+    let need = |path: &Path, (least, most), is_vital| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Need { path, least, most, is_vital }
+    };
+    let mut needs = vec![need(store, (0, bytes), true), need(ckpt_dir, lists, true)];
+    needs.extend(cache.as_ref().map(|cache| need(cache, (0, bytes), false)));
+    room(needs)
+}
+
+/// Whether the directories that the options name could be used, without making any.
+pub(super) fn foresee(save: &SaveArgs, seen: &[Seen]) -> Vec<Finding> {
+    let places = [
+        (&save.places.store, Some(Kind::Store)),
+        (&save.ckpt_dir, None),
+        (&save.places.cache, Some(Kind::Cache)),
+    ];
+    let given = places.into_iter().filter_map(|(path, kind)| Some((path.as_ref()?, kind)));
+    given.filter_map(|(path, kind)| could_be(path, kind, seen).err()).collect()
+}
+
+/// One directory: a store or cache of that kind, or one for lists.
+fn could_be(path: &Path, kind: Option<Kind>, seen: &[Seen]) -> Result<(), Finding> {
+    let refused = |error: std::io::Error| unfit(path, kind, &error);
+    let path = &std::path::absolute(path).map_err(refused)?;
+    // What is not there yet is made, in the first directory above that is.
+    let there = path.ancestors().find(|path| path.symlink_metadata().is_ok()).unwrap_or(path);
+    let mut names = std::fs::read_dir(there).map_err(refused)?;
+    rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| refused(error.into()))?;
+    let Some(kind) = kind.filter(|_| there == path) else { return Ok(()) };
+    match Store::open(path, kind) {
+        Ok(store) => may_use(store.root(), seen),
+        Err(OpenError::NotAStore { .. }) if names.next().is_none() => Ok(()),
+        Err(error) => Err(unusable(kind, &error)),
     }
 }
 
@@ -125,19 +184,29 @@ fn made(path: &Path, kind: Kind) -> Result<Store, Finding> {
 }
 
 fn unusable(kind: Kind, error: &dyn std::error::Error) -> Finding {
-    let name = match kind {
+    Finding::blocker(word(kind), chain(error), "")
+}
+
+/// A directory that cannot be used: for a store or cache, or for lists.
+fn unfit(path: &Path, kind: Option<Kind>, error: &std::io::Error) -> Finding {
+    let (name, what) = match kind {
+        Some(kind) => (word(kind), kind.to_string()),
+        None => ("ckpt-dir", "directory of the checkpoint".to_owned()),
+    };
+    Finding::blocker(name, format!("the {what}, {}, cannot be used: {error}", path.display()), "")
+}
+
+/// A word for programs.
+fn word(kind: Kind) -> &'static str {
+    match kind {
         Kind::Store => "store",
         Kind::Cache => "cache",
-    };
-    Finding::blocker(name, chain(error), "")
+    }
 }
 
 /// The directory for the lists: there, a directory, and one that can be written to.
 fn directory(path: &Path) -> Result<PathBuf, Finding> {
-    let refused = |error: std::io::Error| {
-        let message = format!("the directory of the checkpoint, {}, cannot be used: {error}", path.display());
-        Finding::blocker("ckpt-dir", message, "")
-    };
+    let refused = |error: std::io::Error| unfit(path, None, &error);
     let path = std::path::absolute(path).map_err(refused)?;
     std::fs::create_dir_all(&path).map_err(refused)?;
     rustix::fs::access(&path, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| refused(error.into()))?;

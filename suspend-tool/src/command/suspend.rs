@@ -7,7 +7,7 @@ use cuda_sys::ProcessState;
 use protocol::{Phase, SaveTo};
 
 use super::set::{Held, after_failure, finished, keep, resume_arguments};
-use super::storage::{Storage, target};
+use super::storage::{Storage, room_for, target};
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
 use crate::cli::SaveArgs;
@@ -67,6 +67,10 @@ pub(super) fn suspend_held(
         Ok(storage) => storage,
         Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
     };
+    verdict.findings.extend(room_for(save, &verdict));
+    if refusal(&verdict.findings).is_some() {
+        return Outcome::refused(VERB, verdict.findings).about(pids.to_vec());
+    }
     let session = context.session(&driver, &survey.seen, timeout);
     let record = Record::new(boot, session.all(), context.recorded_gpus());
     let journal = StateJournal::new(&held.state, record);
@@ -87,9 +91,10 @@ pub(super) fn suspend_held(
         Ok(sentence) => {
             let outcome = finished(VERB, Exit::Done, sentence, &session, begun);
             warnings.extend(keep(context));
-            // The GPUs are free already. What does not work here is made up for by the store.
-            warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(&*context.reporter)));
-            outcome
+            match &storage {
+                Some(storage) => storage.fill_cache(&held.state, outcome),
+                None => outcome,
+            }
         }
         Err(failed) => {
             let outcome = after_failure(VERB, &session, Some(&failed.cause), &failed.undo, begun);
@@ -101,6 +106,7 @@ pub(super) fn suspend_held(
             outcome
         }
     };
+    warnings.extend(outcome.findings);
     Outcome { findings: warnings, ..outcome }
 }
 

@@ -125,6 +125,16 @@ impl StateDir {
         }
     }
 
+    /// Opens a file for words that are put behind those that are there; and says where it is. One of more than `most`
+    /// bytes is begun anew.
+    pub(crate) fn log(&self, name: &str, most: u64) -> Result<(File, PathBuf), StateError> {
+        let file = self.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)?;
+        let begun =
+            file.metadata().and_then(|about| if about.len() > most { file.set_len(0) } else { Ok(()) });
+        begun.map_err(|error| self.system("look at", name, error))?;
+        Ok((file, self.path_of(name)))
+    }
+
     /// Writes a file whole: after a crash it is as before, or as it should be.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StateError> {
         let fresh = format!("{name}.new-{}", std::process::id());
@@ -201,6 +211,20 @@ mod tests {
         again.remove("a").unwrap();
         again.remove("a").unwrap();
         assert_eq!(again.read("a").unwrap(), None);
+    }
+
+    #[test]
+    fn words_are_put_behind_those_that_are_there_until_they_are_too_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open_at(folder.path().join("state")).unwrap();
+        let say = |words: &str| {
+            let (mut file, path) = state.log("log", 8).unwrap();
+            file.write_all(words.as_bytes()).unwrap();
+            std::fs::read_to_string(path).unwrap()
+        };
+        assert_eq!(say("12345"), "12345");
+        assert_eq!(say("6789"), "123456789");
+        assert_eq!(say("new"), "new");
     }
 
     #[test]

@@ -53,16 +53,33 @@ impl Member {
     }
 }
 
-/// Bytes that a release will write into the host memory of a process, and that a driver checkpoint will add.
-pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
-    let saved = member
+/// What a release will save.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    /// How many allocations.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a release of this process will save.
+pub fn released(member: &Member, heir_of: &[protocol::AllocationId]) -> Amount {
+    member
         .inventory
         .allocations
         .iter()
         .filter(|allocation| allocation.contents == Contents::Live && allocation.multicast.is_none())
         .filter(|allocation| member.made(allocation) || heir_of.contains(&allocation.id))
-        .fold(0_u64, |sum, allocation| sum.saturating_add(allocation.size));
+        .fold(Amount::default(), |sum, allocation| Amount {
+            objects: sum.objects.saturating_add(1),
+            bytes: sum.bytes.saturating_add(allocation.size),
+        })
+}
+
+/// Bytes that a release will write into the host memory of a process, and that a driver checkpoint will add.
+pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
     let driver = &member.inventory.driver_memory;
+    let saved = released(member, heir_of).bytes;
     saved.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes)
 }
 

@@ -175,10 +175,26 @@ pub(crate) fn fates(outcome: &Outcome, stage: &str) -> Result<[u64; 3]> {
     Ok([number("moved")?, number("zero")?, number("deduplicated")?])
 }
 
+/// The process that fills the cache, as the summary of a `--json` run tells.
+pub(crate) fn filler(outcome: &Outcome) -> Result<i32> {
+    let summary = outcome.events()?.pop().context("a summary")?;
+    let pid = summary["counts"]["cache_fill"]["pid"].as_i64().with_context(|| summary.to_string())?;
+    Ok(i32::try_from(pid)?)
+}
+
+/// Waits until that process is gone.
+pub(crate) fn filled(outcome: &Outcome) -> Result<()> {
+    integration::threads::ends(filler(outcome)?)
+}
+
 /// All chunks of a store or cache: path, with length, inode and time of change.
 pub(crate) fn chunks(store: &Path) -> Result<BTreeMap<PathBuf, (u64, u64, i64)>> {
     let mut found = BTreeMap::new();
-    for fan in fs::read_dir(store.join("chunks"))? {
+    let fans = match fs::read_dir(store.join("chunks")) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
+        fans => fans?,
+    };
+    for fan in fans {
         for chunk in fs::read_dir(fan?.path())? {
             let chunk = chunk?;
             let about = chunk.metadata()?;

@@ -5,6 +5,7 @@
 //! looked at by the processor after they have been copied.
 
 mod image;
+mod plan;
 mod tables;
 
 use core::ffi::{CStr, c_uint, c_void};
@@ -14,26 +15,17 @@ use cuda_sys::{Device, Function, Module, Stream};
 
 use super::{Current, TransferError};
 use crate::driver::real;
-use tables::{Row, Tables};
+use plan::Plan;
+pub(super) use plan::{Span, are_one_text};
+use tables::Tables;
 
-/// Bytes of GPU memory that get a digest of their own: at most 64 MiB.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
-    pub(super) address: u64,
-    pub(super) len: u64,
-}
-
-/// What is known of a span without having moved it.
+/// What is known of a text without having moved it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Digest {
     pub(super) hash: [u8; 32],
     pub(super) is_zero: bool,
 }
 
-/// The longest span: what one block of threads can fold.
-const LONGEST: u64 = 64 << 20;
-/// Bytes of a span for one block of threads: it makes a node of them.
-const NODE: u64 = 256 << 10;
 /// Threads in a block, as the kernels are compiled for.
 const THREADS: c_uint = 256;
 /// `CU_STREAM_NON_BLOCKING`
@@ -59,39 +51,36 @@ impl Hasher {
         Ok(Self { leaves, roots, tables: Tables::new()?, stream: Own::new(), _module: module })
     }
 
-    /// The digests of spans, in their order. The device can read all of them.
+    /// The digests of texts, in their order. The device can read all of their spans.
     pub(super) fn digests(&mut self, spans: &[Span]) -> Result<Vec<Digest>, TransferError> {
-        let mut digests = Vec::with_capacity(spans.len());
+        let mut digests = Vec::with_capacity(spans.iter().filter(|span| span.ends_text).count());
         let mut rest = spans;
         while !rest.is_empty() {
-            let (turn, later) = rest.split_at(tables::fitting(rest)?);
-            self.turn(turn, &mut digests)?;
+            let (turn, later) = rest.split_at(plan::fitting(rest)?);
+            self.turn(&Plan::of(turn), &mut digests)?;
             rest = later;
         }
         Ok(digests)
     }
 
     /// As many spans as the tables have room for.
-    fn turn(&mut self, spans: &[Span], digests: &mut Vec<Digest>) -> Result<(), TransferError> {
-        let mut rows = Vec::with_capacity(spans.len());
-        let mut first_node = 0;
-        for span in spans {
-            rows.push(Row { address: span.address, length: span.len, first_node });
-            first_node += nodes(span.len);
-        }
-        let longest = spans.iter().map(|span| nodes(span.len)).max().unwrap_or(1);
-        let too_many = || TransferError::System { call: "the table of digests", errno: libc::E2BIG };
-        let count = c_uint::try_from(spans.len()).map_err(|_| too_many())?;
-        let longest = c_uint::try_from(longest).map_err(|_| too_many())?;
+    fn turn(&mut self, plan: &Plan, digests: &mut Vec<Digest>) -> Result<(), TransferError> {
+        let fit = |count: usize| {
+            let too_many = |_| TransferError::System { call: "the table of digests", errno: libc::E2BIG };
+            c_uint::try_from(count).map_err(too_many)
+        };
+        let (longest, rows, texts) = (fit(plan.longest)?, fit(plan.rows.len())?, fit(plan.texts.len())?);
         let stream = self.stream.0;
-        self.tables.describe(&rows);
-        let [table, nodes, nonzero, found] = self.tables.places();
-        let launched = launch(self.leaves, (longest, count), [table, nodes, nonzero], stream)
-            .and_then(|()| launch(self.roots, (count, 1), [table, nodes, found], stream));
+        self.tables.describe(plan);
+        let places = self.tables.places();
+        let launched =
+            launch(self.leaves, (longest, rows), [places.rows, places.nodes, places.flags], stream).and_then(
+                |()| launch(self.roots, (texts, 1), [places.texts, places.nodes, places.digests], stream),
+            );
         // Also after an error: the device may still be at it.
         let waited = self.stream.wait();
         launched.and(waited)?;
-        digests.extend(self.tables.digests(spans.len()));
+        digests.extend(self.tables.digests(plan));
         Ok(())
     }
 }
@@ -105,7 +94,7 @@ impl Drop for Hasher {
     }
 }
 
-/// The digests of spans that `device` can read. `None` where it cannot be asked, which is said: then the processor
+/// The digests of texts that `device` can read. `None` where it cannot be asked, which is said: then the processor
 /// looks at the bytes when they have come.
 pub(super) fn ask(device: Device, spans: &[Span]) -> Option<Vec<Digest>> {
     let asked = Current::on(device).and_then(|current| {
@@ -120,11 +109,6 @@ pub(super) fn ask(device: Device, spans: &[Span]) -> Option<Vec<Digest>> {
 /// Says why the bytes of a device have to be copied before they can be looked at.
 pub(super) fn cannot(device: Device, error: &TransferError) {
     log!("device {} does not hash its memory: {error}; all of it is copied", device.0);
-}
-
-/// How many nodes a span has: one for no bytes.
-fn nodes(len: u64) -> u64 {
-    len.div_ceil(NODE).max(1)
 }
 
 /// Launches a kernel with three pointers.

@@ -8,23 +8,9 @@ use core::ptr::{self, NonNull};
 
 use cuda_sys::CuError;
 
-use super::{Digest, LONGEST, Span, TransferError, nodes};
+use super::plan::{NODES, Plan, Row, SPANS, Text};
+use super::{Digest, TransferError};
 use crate::driver::real;
-
-/// How many spans one launch is told of.
-const SPANS: usize = 4096;
-/// How many nodes the spans of one launch have together: 8 GiB in chunks of 64 MiB.
-const NODES: usize = 32 << 10;
-
-/// A span as the kernels are told of it: `Piece` of `hash.cu`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub(super) struct Row {
-    pub(super) address: u64,
-    pub(super) length: u64,
-    /// Where its nodes begin in the table of nodes.
-    pub(super) first_node: u64,
-}
 
 /// The tables, one behind the other. Any bytes are tables.
 #[repr(C)]
@@ -32,28 +18,24 @@ struct Layout {
     rows: [Row; SPANS],
     /// Whether a byte of a span is not zero.
     flags: [u32; SPANS],
+    texts: [Text; SPANS],
     digests: [[u8; 32]; SPANS],
     nodes: [[u8; 32]; NODES],
+}
+
+/// The address of each table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub(super) rows: u64,
+    pub(super) flags: u64,
+    pub(super) texts: u64,
+    pub(super) digests: u64,
+    pub(super) nodes: u64,
 }
 
 /// Where they are. Driver and processor see them at the same address (unified addressing).
 #[derive(Debug)]
 pub(super) struct Tables(NonNull<Layout>);
-
-/// How many of the spans one launch can be told of; at least one.
-pub(super) fn fitting(spans: &[Span]) -> Result<usize, TransferError> {
-    let mut left = NODES;
-    for (number, span) in spans.iter().enumerate().take(SPANS) {
-        if span.len > LONGEST {
-            return Err(TransferError::System { call: "the table of digests", errno: libc::E2BIG });
-        }
-        match left.checked_sub(usize::try_from(nodes(span.len)).unwrap_or(usize::MAX)) {
-            Some(rest) => left = rest,
-            None => return Ok(number),
-        }
-    }
-    Ok(spans.len().min(SPANS))
-}
 
 impl Tables {
     pub(super) fn new() -> Result<Self, TransferError> {
@@ -65,32 +47,37 @@ impl Tables {
         NonNull::new(at.cast()).map(Self).ok_or(none)
     }
 
-    /// The addresses of rows, nodes, flags and digests.
-    pub(super) fn places(&self) -> [u64; 4] {
+    /// The addresses.
+    pub(super) fn places(&self) -> Places {
         let start = self.0.addr().get();
-        [
-            offset_of!(Layout, rows),
-            offset_of!(Layout, nodes),
-            offset_of!(Layout, flags),
-            offset_of!(Layout, digests),
-        ]
-        .map(|at| u64::try_from(start + at).unwrap_or_default())
+        let place = |at: usize| u64::try_from(start + at).unwrap_or_default();
+        Places {
+            rows: place(offset_of!(Layout, rows)),
+            flags: place(offset_of!(Layout, flags)),
+            texts: place(offset_of!(Layout, texts)),
+            digests: place(offset_of!(Layout, digests)),
+            nodes: place(offset_of!(Layout, nodes)),
+        }
     }
 
     /// Writes what the kernels are told. None of them runs.
-    pub(super) fn describe(&mut self, rows: &[Row]) {
+    pub(super) fn describe(&mut self, plan: &Plan) {
         // SAFETY: page-aligned memory of that size, ours alone as long as no kernel runs.
         let tables = unsafe { self.0.as_mut() };
-        tables.rows.iter_mut().zip(rows).for_each(|(to, from)| *to = *from);
+        tables.rows.iter_mut().zip(&plan.rows).for_each(|(to, from)| *to = *from);
+        tables.texts.iter_mut().zip(&plan.texts).for_each(|(to, from)| *to = *from);
         tables.flags.fill(0);
     }
 
-    /// What the kernels found, in the order of the rows. None of them runs any more.
-    pub(super) fn digests(&self, count: usize) -> impl Iterator<Item = Digest> {
+    /// What the kernels found, in the order of the texts. None of them runs any more.
+    pub(super) fn digests(&self, plan: &Plan) -> impl Iterator<Item = Digest> {
         // SAFETY: page-aligned memory of that size, which nobody writes to as long as no kernel runs.
         let tables = unsafe { self.0.as_ref() };
-        let found = tables.digests.iter().zip(&tables.flags).take(count);
-        found.map(|(hash, nonzero)| Digest { hash: *hash, is_zero: *nonzero == 0 })
+        let mut flags = tables.flags.iter();
+        tables.digests.iter().zip(&plan.spans).map(move |(hash, spans)| {
+            let nonzero = flags.by_ref().take(*spans).fold(0, |all, flag| all | flag);
+            Digest { hash: *hash, is_zero: nonzero == 0 }
+        })
     }
 }
 
@@ -100,20 +87,5 @@ impl Drop for Tables {
         if let Err(error) = unsafe { real::cuMemFreeHost(self.0.as_ptr().cast()) } {
             log!("cuMemFreeHost: {error}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_launch_takes_what_its_tables_have_room_for() {
-        let chunk = Span { address: 0, len: LONGEST };
-        assert_eq!(fitting(&[chunk; 500]), Ok(128));
-        assert_eq!(fitting(&[Span { address: 0, len: 2 << 20 }; 5000]), Ok(SPANS));
-        assert_eq!(fitting(&[Span { address: 0, len: 0 }; 3]), Ok(3));
-        let too_long = Span { address: 0, len: LONGEST + 1 };
-        assert!(fitting(&[too_long]).is_err());
     }
 }

@@ -8,8 +8,8 @@ use super::{Known, Planned};
 use crate::transfer::digest::{self, Span};
 use crate::transfer::reach::Subject;
 
-/// What is known of each chunk. A chunk of one part that a device sees has a digest; of one with many parts, whose
-/// bytes lie here and there, it is known whether all are zero.
+/// What is known of each chunk. One that a device sees has a digest, if it can be one text: nearly all memory comes in
+/// multiples of 2 MiB. Where it cannot, it is known whether all its parts are zero.
 pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
     let mut known = vec![Known::Nothing; planned.len()];
     let mut by_device: BTreeMap<i32, Vec<(usize, Vec<Span>)>> = BTreeMap::new();
@@ -23,9 +23,10 @@ pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
         let Some(digests) = digest::ask(Device(device), &spans) else { continue };
         let mut digests = digests.into_iter();
         for (number, spans) in chunks {
-            let parts: Vec<_> = digests.by_ref().take(spans.len()).collect();
-            let told = match parts.as_slice() {
-                parts if parts.iter().all(|part| part.is_zero) => Known::Zero,
+            let texts = spans.iter().filter(|span| span.ends_text).count();
+            let texts: Vec<_> = digests.by_ref().take(texts).collect();
+            let told = match texts.as_slice() {
+                texts if texts.iter().all(|text| text.is_zero) => Known::Zero,
                 [whole] => Known::Digest(chunkstore::Digest(whole.hash)),
                 _ => Known::Nothing,
             };
@@ -37,14 +38,19 @@ pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
     known
 }
 
-/// Where a device sees all parts of a chunk.
+/// Where a device sees all parts of a chunk: one text, or each part one.
 fn spans(chunk: &Planned, subjects: &[Subject]) -> Option<(Device, Vec<Span>)> {
     let mut home = None;
     let spans = chunk.parts.iter().map(|part| {
         let (device, address) = subjects.get(part.object)?.on_device()?;
         let same = *home.get_or_insert(device) == device;
-        same.then(|| Span { address: address + part.at, len: part.len.into() })
+        same.then(|| Span { address: address + part.at, len: part.len.into(), ends_text: true })
     });
-    let spans = spans.collect::<Option<Vec<_>>>()?;
+    let mut spans = spans.collect::<Option<Vec<_>>>()?;
+    if digest::are_one_text(spans.iter().map(|span| span.len))
+        && let Some((_, before)) = spans.split_last_mut()
+    {
+        before.iter_mut().for_each(|span| span.ends_text = false);
+    }
     home.map(|device| (device, spans))
 }

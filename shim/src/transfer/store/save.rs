@@ -8,7 +8,7 @@
 //! What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
 //! store has are not copied at all.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use chunkstore::{Chunk, Digest, Put, Writer};
@@ -138,10 +138,15 @@ fn copies(job: Job<'_>, there: &[Option<Chunk>]) -> usize {
 impl Lead<'_> {
     fn run(&mut self, there: &[Option<Chunk>]) -> Result<(), (Option<usize>, TransferError)> {
         let job = self.job;
+        // Memory may hold the same bytes twice.
+        let mut coming = BTreeSet::new();
         for (number, (planned, known)) in job.planned.iter().zip(job.known).enumerate() {
             let settled = match (known, there.get(number).copied().flatten()) {
                 (Known::Zero, _) => Some(Put::Zero),
                 (_, Some(chunk)) => Some(Put::Existing(chunk)),
+                (Known::Digest(digest), None) if !coming.insert(*digest) => {
+                    Some(Put::Existing(Chunk { digest: *digest, len: planned.len }))
+                }
                 _ => None,
             };
             if let Some(put) = settled {

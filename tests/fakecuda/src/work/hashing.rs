@@ -1,8 +1,9 @@
 //! BLAKE3 and zero detection of many pieces of memory: the kernels `nvsnap_hash_leaves` and `nvsnap_hash_roots`.
 //!
-//! A piece is three words of 64 bits: address, length, number of its first node. The first kernel makes a node of
-//! every 256 KiB of a piece and says which pieces have a byte that is not zero; the second folds the nodes of each
-//! piece to its digest.
+//! A text is what gets one digest; its bytes lie in pieces, one behind the other. A piece is five words of 64 bits:
+//! address, length, number of its first leaf of 1 KiB in the text, number of its first node, leaves of the text. A text
+//! is two words: number of its first node, leaves. The first kernel makes a node of every 256 KiB of a piece and says
+//! which pieces have a byte that is not zero; the second folds the nodes of each text to its digest.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
@@ -11,17 +12,22 @@ use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, me
 
 use super::kernels::{Run, Stop};
 
+const LEAF: usize = 1 << 10;
 /// Bytes of a piece that fold to one node.
-const NODE: usize = 256 << 10;
+const NODE: usize = 256 * LEAF;
 /// Bytes of the description of a piece.
-pub(super) const PIECE: usize = 24;
+pub(super) const PIECE: usize = 40;
+/// Bytes of the description of a text.
+pub(super) const TEXT: usize = 16;
 
-/// Memory to hash.
+/// Bytes of a text in a row.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     address: usize,
     length: usize,
+    first_leaf: usize,
     first_node: usize,
+    leaves: usize,
 }
 
 impl Piece {
@@ -44,7 +50,7 @@ impl Run {
         for number in 0..pieces {
             let piece = self.piece(table, number)?;
             let mut any = false;
-            let whole = piece.length <= NODE;
+            let whole = piece.leaves <= NODE / LEAF;
             for (index, (at, length)) in piece.nodes().enumerate() {
                 let bytes = self.bytes(piece.address + at, length)?;
                 any |= bytes.iter().any(|byte| *byte != 0);
@@ -52,7 +58,8 @@ impl Run {
                 let node = if whole {
                     hasher.update(&bytes).finalize().into()
                 } else {
-                    hasher.set_input_offset(u64::try_from(at).unwrap_or(u64::MAX));
+                    let before = piece.first_leaf.saturating_mul(LEAF).saturating_add(at);
+                    hasher.set_input_offset(u64::try_from(before).unwrap_or(u64::MAX));
                     hasher.update(&bytes).finalize_non_root()
                 };
                 self.store(nodes + (piece.first_node + index) * 32, &node)?;
@@ -64,20 +71,21 @@ impl Run {
         Ok(())
     }
 
-    /// One piece for each column of the grid.
+    /// One text for each column of the grid.
     pub(super) fn hash_roots(
         &self,
         table: usize,
         nodes: usize,
         digests: usize,
-        pieces: usize,
+        texts: usize,
     ) -> Result<(), Stop> {
-        for number in 0..pieces {
-            let piece = self.piece(table, number)?;
-            let count = piece.nodes().count();
-            let from = nodes + piece.first_node * 32;
-            let values =
-                (0..count).map(|node| self.value(from + node * 32)).collect::<Result<Vec<_>, _>>()?;
+        for number in 0..texts {
+            let words = self.pointers(table + number * TEXT, 2)?;
+            let [first_node, leaves] = words.as_slice() else { return Err(Stop::Misaligned) };
+            let from = nodes + first_node * 32;
+            let values = (0..leaves.div_ceil(NODE / LEAF))
+                .map(|node| self.value(from + node * 32))
+                .collect::<Result<Vec<_>, _>>()?;
             if let Some(digest) = fold(&values, true) {
                 self.store(digests + number * 32, &digest)?;
             }
@@ -86,9 +94,9 @@ impl Run {
     }
 
     fn piece(&self, table: usize, number: usize) -> Result<Piece, Stop> {
-        match self.pointers(table + number * PIECE, 3)?.as_slice() {
-            [address, length, first_node] => {
-                Ok(Piece { address: *address, length: *length, first_node: *first_node })
+        match *self.pointers(table + number * PIECE, 5)?.as_slice() {
+            [address, length, first_leaf, first_node, leaves] => {
+                Ok(Piece { address, length, first_leaf, first_node, leaves })
             }
             _ => Err(Stop::Misaligned),
         }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cuda_sys::{CuError, CuResult};
 
 use super::copy::kernel_of;
-use super::hashing::PIECE;
+use super::hashing::{PIECE, TEXT};
 use super::op::{Op, illegal};
 use crate::context::Ctx;
 use crate::driver::Driver;
@@ -69,7 +69,7 @@ kernels! {
     AllReduce "allreduce"(8, 8, 8, 4, 4, 4);
     /// Hashes the leaves of many pieces: pieces, nodes, nonzero.
     HashLeaves "nvsnap_hash_leaves"(8, 8, 8);
-    /// Folds what the leaves gave to digests: pieces, nodes, digests.
+    /// Folds what the leaves gave to digests: texts, nodes, digests.
     HashRoots "nvsnap_hash_roots"(8, 8, 8);
     /// Does nothing.
     Empty "empty"();
@@ -128,7 +128,7 @@ impl Launch {
                 range(c, rows.saturating_mul(4));
             }
             Kernel::HashRoots => {
-                range(a, columns.saturating_mul(PIECE));
+                range(a, columns.saturating_mul(TEXT));
                 range(c, columns.saturating_mul(32));
             }
             Kernel::Spin | Kernel::Empty => {}

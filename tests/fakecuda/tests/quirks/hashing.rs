@@ -3,11 +3,14 @@
 use std::ffi::c_void;
 
 use cuda_sys::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
 
 use crate::cuda::*;
 use crate::helpers::*;
 use crate::process::machine;
 
+const NODE: usize = 256 << 10;
 /// Lengths around every border of the tree: block, leaf, node, and powers of two of them.
 const LENGTHS: [usize; 14] = [
     0,
@@ -40,42 +43,83 @@ fn upload<T>(values: &[T]) -> DevicePtr {
     at
 }
 
+/// Hashes texts, each in pieces, and insists on the digest of each and on which pieces are zero.
+fn check(texts: &[Vec<Vec<u8>>], stream: Stream) {
+    let (mut pieces, mut table, mut longest, mut nodes) = (Vec::new(), Vec::new(), 1, 0);
+    for text in texts {
+        let whole: usize = text.iter().map(Vec::len).sum();
+        let leaves = whole.div_ceil(1024).max(1);
+        table.extend([nodes, leaves]);
+        let mut at = 0;
+        for piece in text {
+            pieces.extend([usize::try_from(upload(piece).0).unwrap(), piece.len(), at / 1024, nodes, leaves]);
+            let count = piece.len().div_ceil(NODE).max(1);
+            nodes += count;
+            longest = longest.max(count);
+            at += piece.len();
+        }
+    }
+    let count = pieces.len() / 5;
+    let (pieces, table) = (upload(&pieces), upload(&table));
+    let scratch = alloc(nodes * 32).unwrap();
+    let (nonzero, digests) = (upload(&vec![0_u32; count]), alloc(texts.len() * 32).unwrap());
+    launch_grid(kernel("nvsnap_hash_leaves"), (longest, count), stream, &[pieces.0, scratch.0, nonzero.0]);
+    launch_grid(kernel("nvsnap_hash_roots"), (texts.len(), 1), stream, &[table.0, scratch.0, digests.0]);
+    cuStreamSynchronize(stream).unwrap();
+
+    let told: Vec<u8> =
+        read(digests, texts.len() * 8).unwrap().into_iter().flat_map(u32::to_le_bytes).collect();
+    for (text, told) in texts.iter().zip(told.chunks(32)) {
+        let lengths: Vec<usize> = text.iter().map(Vec::len).collect();
+        assert_eq!(told, blake3::hash(&text.concat()).as_bytes(), "pieces of {lengths:?} bytes");
+    }
+    let any = |piece: &Vec<u8>| u32::from(piece.iter().any(|byte| *byte != 0));
+    let any: Vec<u32> = texts.iter().flatten().map(any).collect();
+    assert_eq!(read(nonzero, count).unwrap(), any);
+}
+
+fn patterned(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from((at * at + seed) % 251).unwrap()).collect()
+}
+
 #[test]
 fn digests_and_zero_flags_of_many_pieces() {
     machine().test("hashing::digests_and_zero_flags_of_many_pieces", |_| {
         start();
-        let stream = own_stream();
-        let mut bytes: Vec<Vec<u8>> = LENGTHS
-            .iter()
-            .map(|&length| (0..length).map(|at| u8::try_from(at * at % 251).unwrap()).collect())
-            .collect();
+        let mut bytes: Vec<Vec<u8>> = LENGTHS.iter().map(|&length| patterned(length, 0)).collect();
         bytes.push(vec![0; 600_000]);
         let mut last = vec![0; 600_000];
         last[599_999] = 1;
         bytes.push(last);
+        let texts: Vec<Vec<Vec<u8>>> = bytes.into_iter().map(|piece| vec![piece]).collect();
+        check(&texts, own_stream());
+    });
+}
 
-        let (mut table, mut nodes, mut longest) = (Vec::new(), 0_u64, 1);
-        for piece in &bytes {
-            let count = piece.len().div_ceil(256 << 10).max(1);
-            table.extend([upload(piece).0, piece.len() as u64, nodes]);
-            nodes += count as u64;
-            longest = longest.max(count);
-        }
-        let count = bytes.len();
-        let table = upload(&table);
-        let scratch = alloc(usize::try_from(nodes).unwrap() * 32).unwrap();
-        let (nonzero, digests) = (upload(&vec![0_u32; count]), alloc(count * 32).unwrap());
-        launch_grid(kernel("nvsnap_hash_leaves"), (longest, count), stream, &[table.0, scratch.0, nonzero.0]);
-        launch_grid(kernel("nvsnap_hash_roots"), (count, 1), stream, &[table.0, scratch.0, digests.0]);
-        cuStreamSynchronize(stream).unwrap();
+/// A text in pieces of whole nodes, some of them zero, and a last one of any length.
+fn text() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let whole = (1..4_usize, any::<Option<u8>>()).prop_map(|(nodes, seed)| (nodes * NODE, seed));
+    let last = (1..3 * NODE, any::<Option<u8>>());
+    (prop::collection::vec(whole, 0..5), last).prop_map(|(mut pieces, last)| {
+        pieces.push(last);
+        let fill = |(length, seed): (usize, Option<u8>)| {
+            seed.map_or_else(|| vec![0; length], |seed| patterned(length, seed.into()))
+        };
+        pieces.into_iter().map(fill).collect()
+    })
+}
 
-        let told: Vec<u8> =
-            read(digests, count * 8).unwrap().into_iter().flat_map(u32::to_le_bytes).collect();
-        for (piece, told) in bytes.iter().zip(told.chunks(32)) {
-            assert_eq!(told, blake3::hash(piece).as_bytes(), "{} bytes", piece.len());
-        }
-        let any: Vec<u32> =
-            bytes.iter().map(|piece| u32::from(piece.iter().any(|byte| *byte != 0))).collect();
-        assert_eq!(read(nonzero, count).unwrap(), any);
+#[test]
+fn a_text_in_pieces_has_the_digest_of_its_bytes_in_a_row() {
+    machine().test("hashing::a_text_in_pieces_has_the_digest_of_its_bytes_in_a_row", |_| {
+        start();
+        let stream = own_stream();
+        let mut runner = TestRunner::new(Config { cases: 8, failure_persistence: None, ..Config::default() });
+        let texts = prop::collection::vec(text(), 1..4);
+        let checked = |texts: Vec<Vec<Vec<u8>>>| {
+            check(&texts, stream);
+            Ok(())
+        };
+        runner.run(&texts, checked).unwrap();
     });
 }

@@ -16,7 +16,7 @@ use crate::machine::{Driver, Machine};
 use crate::target::Target;
 
 /// How long a load may take to show that it goes on.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Processes with loads.
@@ -46,9 +46,18 @@ impl Crowd {
     /// So many workers on a machine, each with a context on device 0, and memory of its own named `mN` that all others have
     /// imported.
     pub fn new(machine: Machine, count: usize) -> Result<Self> {
+        Self::begin(machine, count, true)
+    }
+
+    /// The same without the library: what such processes do by themselves.
+    pub fn bare(machine: Machine, count: usize) -> Result<Self> {
+        Self::begin(machine, count, false)
+    }
+
+    fn begin(machine: Machine, count: usize, preload: bool) -> Result<Self> {
         let mut workers = Vec::new();
         for rank in 0..count {
-            let worker = machine.worker(&format!("r{rank}")).preload().start()?;
+            let worker = machine.worker(&format!("r{rank}")).preload_if(preload).start()?;
             for line in ["listen".to_owned(), "begin 0".to_owned()] {
                 worker.ok(&line)?;
             }

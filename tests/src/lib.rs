@@ -36,7 +36,7 @@ pub use endure::endure;
 pub use machine::{Driver, Machine};
 pub use places::Place;
 pub use process::Snapshot;
-pub use soak::{Tally, soak};
+pub use soak::{Kind, Tally, soak};
 pub use stage::{Actor, Stage};
 pub use target::{Pending, Start, Target};
 pub use tool::{Outcome, Running, Tool};

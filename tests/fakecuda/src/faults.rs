@@ -7,7 +7,7 @@
 //!   API it is the process they are *about*, and they are counted in the process that makes them.
 //! * `effect`: `error(N)` returns that error and does nothing else, `oom` is `error(2)`, `delay(MS)` waits first and
 //!   then does the call, `hang` never returns, `kill` ends the process as `kill -9` does, `late(N)` does the call
-//!   and returns the error all the same.
+//!   and returns the error all the same, `lost` answers success and does nothing, `twice` does the call two times.
 //!
 //! Example: the third `cuMemCreate` of process 2 finds no memory, and every copy of any process takes 5 ms longer:
 //! `cuMemCreate:3:2=oom;cuMemcpy*:*:*=delay(5)`.
@@ -42,6 +42,8 @@ enum Effect {
     Delay(Duration),
     Hang,
     Kill,
+    Lost,
+    Twice,
 }
 
 /// Reads the whole variable. An error says which fault is wrong and why.
@@ -95,6 +97,8 @@ fn parse_effect(text: &str) -> Result<Effect, String> {
         "oom" => Ok(Effect::Error(CuError::OUT_OF_MEMORY)),
         "hang" => Ok(Effect::Hang),
         "kill" => Ok(Effect::Kill),
+        "lost" => Ok(Effect::Lost),
+        "twice" => Ok(Effect::Twice),
         _ => Err(format!("there is no effect '{name}'")),
     }
 }
@@ -120,7 +124,7 @@ impl Fault {
 }
 
 /// Does what the faults for this call of this process ask for, and then the call, unless a fault stands for its result.
-pub(crate) fn around(call: &str, body: impl FnOnce() -> CuResult) -> CuResult {
+pub(crate) fn around(call: &str, body: impl FnMut() -> CuResult) -> CuResult {
     around_process(call, std::process::id(), config().index, body)
 }
 
@@ -129,7 +133,7 @@ pub(crate) fn around_process(
     call: &str,
     pid: u32,
     index: Option<u32>,
-    body: impl FnOnce() -> CuResult,
+    mut body: impl FnMut() -> CuResult,
 ) -> CuResult {
     let mut late = None;
     for fault in config().faults.iter().filter(|fault| fault.hits(call, pid, index)) {
@@ -137,6 +141,8 @@ pub(crate) fn around_process(
             Effect::Error(error) => return Err(error),
             Effect::Late(error) => late = Some(error),
             Effect::Delay(time) => std::thread::sleep(time),
+            Effect::Lost => return Ok(()),
+            Effect::Twice => body()?,
             Effect::Hang => loop {
                 std::thread::park();
             },

@@ -36,7 +36,7 @@ pub(crate) fn call(
     name: &'static str,
     hold: Hold,
     arguments: impl Fn(&mut String) -> fmt::Result,
-    body: impl FnOnce() -> CuResult,
+    mut body: impl FnMut() -> CuResult,
 ) -> CuResult {
     let _inside = hold::enter(name, hold)?;
     if FEATURES.load(Ordering::Relaxed) == 0 { body() } else { traced(name, &arguments, body) }
@@ -46,7 +46,7 @@ pub(crate) fn call(
 fn traced(
     name: &'static str,
     arguments: &dyn Fn(&mut String) -> fmt::Result,
-    body: impl FnOnce() -> CuResult,
+    mut body: impl FnMut() -> CuResult,
 ) -> CuResult {
     let features = features();
     let sequence = SEQUENCE.fetch_add(1, Ordering::Relaxed);

@@ -30,7 +30,11 @@ fn target(driver: &Driver, pid: c_int) -> CuResult<(u32, usize, &'static Slot)> 
 }
 
 /// Makes a call about a process, with the faults that are ordered for it.
-fn about(call: &str, pid: c_int, body: impl FnOnce(&Driver, usize, &'static Slot) -> CuResult) -> CuResult {
+fn about(
+    call: &str,
+    pid: c_int,
+    mut body: impl FnMut(&Driver, usize, &'static Slot) -> CuResult,
+) -> CuResult {
     let driver = driver()?;
     let (pid, number, slot) = target(driver, pid)?;
     let index = Some(slot.index.load(Ordering::Relaxed)).filter(|&index| index != u32::MAX);

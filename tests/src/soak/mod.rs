@@ -4,6 +4,8 @@
 //! at any time, and after each the loads must go on, whatever came of it. At the end of a world every load has to have seen all its
 //! rounds.
 
+mod kind;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,8 @@ use fastrand::Rng;
 use crate::crowd::Crowd;
 use crate::machine::Machine;
 use crate::tool::{Outcome, Running, Tool};
+
+pub use kind::Kind;
 
 /// How long a world lasts at least, so that many are seen.
 const WORLD: Duration = Duration::from_secs(8);
@@ -63,9 +67,11 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     machine.set("FAKECUDA_QUEUE", queue);
     let ranks = chance.usize(2..=4);
     let mut crowd = Crowd::new(machine, ranks)?;
-    let mut loads = Vec::new();
+    let (mut kinds, mut loads) = (Vec::new(), Vec::new());
     for letter in ["a", "b"].into_iter().take(chance.usize(1..=2)) {
-        loads.push(begin(&mut crowd, ranks, letter, &mut chance)?);
+        let kind = Kind::draw(&mut chance, &kinds).context("a kind that may join")?;
+        kinds.push(kind);
+        loads.push(kind.start(&mut crowd, letter, &mut chance)?);
     }
     let until = end.min(Instant::now() + WORLD);
     let mut done = Vec::new();
@@ -80,31 +86,6 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     crowd.is_well()?;
     tally.rounds += crowd.finish()?.iter().sum::<u64>();
     Ok(())
-}
-
-/// Starts one load of a random kind, in memory of its own. Which it is comes back.
-fn begin(crowd: &mut Crowd, ranks: usize, letter: &str, chance: &mut Rng) -> Result<String> {
-    crowd.share(letter)?;
-    let all: Vec<usize> = (0..ranks).collect();
-    let one = [chance.usize(0..ranks)];
-    let own: String = all.iter().map(|rank| format!(" {letter}{rank}")).collect();
-    let look = chance.u64(1..=12);
-    let (kind, members, look, words): (_, &[usize], _, _) = match chance.u8(0..8) {
-        0 => ("allreduce", &all, look, format!("512 plain{own}")),
-        1 => ("allreduce", &all, look, format!("512 copy{own}")),
-        2 => ("allreduce", &all, look, format!("512 talk{own}")),
-        3 => ("ring", &all, look, format!("512{own}")),
-        4 => ("feed", &one, look, String::new()),
-        5 => ("locked", &one, look, String::new()),
-        6 => ("mix", &one, look, "20 64".to_owned()),
-        _ => ("exchange", &[0, 1], 1, String::new()),
-    };
-    crowd.start(kind, members, look, |rank| match (kind, rank) {
-        ("exchange", 0) => "give r1".to_owned(),
-        ("exchange", _) => "take".to_owned(),
-        _ => words.clone(),
-    })?;
-    Ok(format!("{kind} {words}, a look each {look}"))
 }
 
 /// Does one thing to all. What it was comes back.

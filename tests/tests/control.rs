@@ -181,12 +181,46 @@ fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
 fn a_verb_out_of_turn_is_refused_in_words() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = working(&machine)?;
-    // From no store and no cache.
-    let answer = ask(worker.pid(), LOAD, &[0, 0])?;
+    // From no store and no cache, with no bound on host memory.
+    let answer = ask(worker.pid(), LOAD, &[0, 0, 0])?;
     ensure!(answer.kind == FAILURE);
     let words =
         format!("process {} is running; load is for a process that is released or loaded", worker.pid());
     ensure!(answer.says(&words), "{}", String::from_utf8_lossy(&answer.body));
+    Ok(())
+}
+
+#[test]
+fn a_load_takes_no_more_host_memory_than_it_may() -> Result<()> {
+    const CHUNKS: usize = 2;
+    // No bound, and no byte: then the one buffer that it cannot do without.
+    for (bound, allowed) in [(&[0_u8][..], CHUNKS..=usize::MAX), (&[1, 0], 1..=1)] {
+        let machine = Machine::stand_in()?;
+        let worker = working(&machine)?;
+        worker.ok(&format!("new x {}M device:0", 64 * CHUNKS))?;
+        for chunk in 0..CHUNKS {
+            worker.ok(&format!("fill x {}M 64M {}", 64 * chunk, chunk + 1))?;
+        }
+        let (sum, pids) = (format!("sum x 0 {}M", 64 * CHUNKS), [worker.pid()]);
+        let before = worker.ok(&sum)?;
+        machine.tool().verb("quiesce", &pids)?.done()?;
+        let tool = machine.tool().option("--store").argument(machine.path("store"));
+        tool.option("--ckpt-dir").argument(machine.path("list")).verb("release", &pids)?.done()?;
+        let registered = || -> Result<usize> {
+            let calls = machine.calls(worker.pid())?;
+            Ok(calls.iter().filter(|call| call.name == "cuMemHostRegister_v2").count())
+        };
+        let earlier = registered()?;
+        // From where it was saved.
+        let answer = ask(worker.pid(), LOAD, &[&[0, 0], bound].concat())?;
+        ensure!(answer.kind == REPLY, "{}", String::from_utf8_lossy(&answer.body));
+        let buffers = registered()? - earlier;
+        ensure!(allowed.contains(&buffers), "{buffers} buffers, not {allowed:?}");
+        for verb in ["remap", "reopen"] {
+            machine.tool().verb(verb, &pids)?.done()?;
+        }
+        ensure!(worker.ok(&sum)? == before);
+    }
     Ok(())
 }
 

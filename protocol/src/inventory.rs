@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +65,30 @@ pub struct DeviceInfo {
     pub ordinal: i32,
     /// Its UUID.
     pub uuid: [u8; 16],
+    /// Why memory of `cuMemAlloc` stays the driver's own there, if it does.
+    pub native: Option<Native>,
+}
+
+/// Why memory of the shim cannot stand in for `cuMemAlloc` on a device. The driver then saves what it gave, slowly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Native {
+    /// It has no virtual memory management.
+    NoVirtualMemory,
+    /// Its memory cannot be exported as a descriptor.
+    NoDescriptors,
+    /// Such memory comes in pieces of so many bytes, which small blocks cannot share; 0 where the driver does not say.
+    Granularity(u64),
+}
+
+impl fmt::Display for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoVirtualMemory => f.write_str("it has no virtual memory management"),
+            Self::NoDescriptors => f.write_str("its memory cannot be exported as a descriptor"),
+            Self::Granularity(0) => f.write_str("the driver does not say how large a piece of its memory is"),
+            Self::Granularity(bytes) => write!(f, "a piece of its memory has {bytes} bytes"),
+        }
+    }
 }
 
 /// One allocation.

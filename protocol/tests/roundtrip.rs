@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use protocol::{
     Allocation, AllocationId, Blocker, BlockerKind, BusyStream, Cause, Contents, ContextState, Decoder,
     DeviceInfo, Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind,
-    GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Origin, PathBytes,
-    Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply, RemapRequest,
-    ReopenReply, ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest, StepRequest,
-    Team, Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply, encode_failure,
-    encode_request, verbs,
+    GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Native, Origin,
+    PathBytes, Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply,
+    RemapRequest, ReopenReply, ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest,
+    StepRequest, Team, Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply,
+    encode_failure, encode_request, verbs,
 };
 
 fn id() -> impl Strategy<Value = AllocationId> {
@@ -122,7 +122,17 @@ fn blocker() -> impl Strategy<Value = Blocker> {
 }
 
 fn inventory() -> impl Strategy<Value = Inventory> {
-    let device = any::<(i32, [u8; 16])>().prop_map(|(ordinal, uuid)| DeviceInfo { ordinal, uuid });
+    let native = prop_oneof![
+        Just(None),
+        Just(Some(Native::NoVirtualMemory)),
+        Just(Some(Native::NoDescriptors)),
+        any::<u64>().prop_map(|bytes| Some(Native::Granularity(bytes))),
+    ];
+    let device = (any::<(i32, [u8; 16])>(), native).prop_map(|((ordinal, uuid), native)| DeviceInfo {
+        ordinal,
+        uuid,
+        native,
+    });
     let memory = any::<(u64, u64, u64)>().prop_map(|(malloc_bytes, async_bytes, host_bytes)| DriverMemory {
         malloc_bytes,
         async_bytes,

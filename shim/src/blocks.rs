@@ -9,9 +9,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use cuda_sys::{
     AccessDesc, AccessFlags, AllocFlags, AllocationProp, AllocationType, Context, CuError, CuResult, Device,
-    DeviceAttribute, DevicePtr, HandleType, LocationType, MemHandle, MemLocation,
+    DeviceAttribute, DevicePtr, GranularityFlags, HandleType, LocationType, MemHandle, MemLocation,
 };
-use shim_core::blocks::{Blocks, Span};
+use protocol::Native;
+use shim_core::blocks::{Blocks, SLAB, Span};
 use shim_core::calls::CallId;
 use shim_core::world::{Description, Origin};
 
@@ -72,22 +73,42 @@ pub(crate) fn backed(device: Device) -> Option<Backed> {
     (abilities & BACKED != 0).then_some(Backed { device, abilities })
 }
 
-fn find_out(device: Device) -> u64 {
-    let has = |attribute| {
-        let mut value: c_int = 0;
-        // SAFETY: `value` is writable.
-        let asked = unsafe { real::cuDeviceGetAttribute(&raw mut value, attribute, device) };
-        asked.is_ok() && value != 0
-    };
-    let mut abilities = 0;
-    if driver::has(CallId::cuMemCreate)
-        && has(DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
-        && has(DeviceAttribute::HANDLE_TYPE_POSIX_FD_SUPPORTED)
+/// Why memory of `cuMemAlloc` stays with the driver on a device; `None` where ours stands in for it. Asks the driver.
+pub(crate) fn native(device: Device) -> Option<Native> {
+    if !driver::has(CallId::cuMemCreate) || !has(device, DeviceAttribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
     {
-        abilities |= BACKED;
+        return Some(Native::NoVirtualMemory);
     }
-    if has(DeviceAttribute::GPU_DIRECT_RDMA_WITH_VMM_SUPPORTED) {
-        abilities |= RDMA;
+    if !has(device, DeviceAttribute::HANDLE_TYPE_POSIX_FD_SUPPORTED) {
+        return Some(Native::NoDescriptors);
+    }
+    let prop = Backed { device, abilities: rdma(device) }.prop();
+    let mut granularity = 0;
+    // It differs with the properties, and so is asked for with those that the memory will have.
+    // SAFETY: `granularity` is writable, `prop` is whole.
+    let asked = unsafe {
+        real::cuMemGetAllocationGranularity(&raw mut granularity, &raw const prop, GranularityFlags::MINIMUM)
+    };
+    let granularity = asked.ok().and_then(|()| u64::try_from(granularity).ok()).unwrap_or(0);
+    let fits = granularity != 0 && SLAB.is_multiple_of(granularity);
+    (!fits).then_some(Native::Granularity(granularity))
+}
+
+fn has(device: Device, attribute: DeviceAttribute) -> bool {
+    let mut value: c_int = 0;
+    // SAFETY: `value` is writable.
+    let asked = unsafe { real::cuDeviceGetAttribute(&raw mut value, attribute, device) };
+    asked.is_ok() && value != 0
+}
+
+fn rdma(device: Device) -> u64 {
+    if has(device, DeviceAttribute::GPU_DIRECT_RDMA_WITH_VMM_SUPPORTED) { RDMA } else { 0 }
+}
+
+fn find_out(device: Device) -> u64 {
+    let mut abilities = rdma(device);
+    if native(device).is_none() {
+        abilities |= BACKED;
     }
     let mut count: c_int = 0;
     // SAFETY: `count` is writable.

@@ -194,3 +194,109 @@ fn a_single_null_argument() -> Result<()> {
     twins._machine.take_violations()?;
     Ok(())
 }
+
+/// Everything that may be wrong with an opening, as both sides answer it.
+fn openings(preload: bool) -> Result<Vec<String>> {
+    let machine = Machine::stand_in()?;
+    let start = |name: &str| -> Result<Target> {
+        let worker = machine.worker(name).preload_if(preload).start()?;
+        for line in ["listen", "begin 0", "stream s"] {
+            worker.ok(line)?;
+        }
+        Ok(worker)
+    };
+    let (exporter, opener) = (start("exporter")?, start("opener")?);
+    for line in [
+        "malloc x 4M",
+        "fill x 0 4M 8",
+        "malloc small 4096",
+        "malloc freed 4M",
+        "malloc-async pooled 4M s",
+        "malloc-host host 4K",
+    ] {
+        exporter.ok(line)?;
+    }
+    let [x, small, freed] = ["x", "small", "freed"].map(|name| exporter.ok(&format!("ipc-get {name} 0")));
+    let (x, small, freed) = (x?, small?, freed?);
+    let mut said = Vec::new();
+    let mut ask = |worker: &Target, line: &str, handle: &str| -> Result<()> {
+        let answer = worker.ask(&format!("{line} {handle}"))?;
+        assert!(!answer.starts_with("usage"), "`{line}` answered `{answer}`");
+        // A handle is different each time; that there is one is what counts.
+        let same = if line.starts_with("ipc-get") && answer.starts_with("ok") { "ok" } else { &answer };
+        said.push(format!("{line}: {same}"));
+        Ok(())
+    };
+    for line in ["ipc-get x 4096", "ipc-get small 100", "ipc-get x 4M", "ipc-get pooled 0", "ipc-get host 0"]
+    {
+        ask(&exporter, line, "")?;
+    }
+    ask(&exporter, "ipc-open own 4M", &x)?;
+    ask(&exporter, "ipc-close x", "")?;
+    for byte in ["00", "ff"] {
+        ask(&opener, "ipc-open bogus 4M", &byte.repeat(64))?;
+    }
+    for flags in ["0", "2", "3"] {
+        ask(&opener, "ipc-open x 4M", &format!("{x} {flags}"))?;
+    }
+    ask(&opener, "on bare ipc-open x 4M", &x)?;
+    for (name, handle) in [("x", &x), ("x", &x), ("small", &small)] {
+        ask(&opener, &format!("ipc-open {name} 4096"), handle)?;
+    }
+    for line in [
+        "ipc-get x 0",
+        "ipc-get small 0",
+        "free x",
+        "free-async x s",
+        "retain h x",
+        "unmap x",
+        "extent x 4095",
+    ] {
+        ask(&opener, line, "")?;
+    }
+    for line in ["ipc-close x 0", "ipc-close x 0", "ipc-close x 0", "ipc-close small", "ipc-close small"] {
+        ask(&opener, line, "")?;
+    }
+    exporter.ok("free freed")?;
+    ask(&opener, "ipc-open freed 4M", &freed)?;
+    ask(&opener, "ipc-open x 4096", &x)?;
+    exporter.kill()?;
+    exporter.wait()?;
+    ask(&opener, "read x 0 4", "")?;
+    ask(&opener, "ipc-open small 4096", &small)?;
+    ask(&opener, "ipc-close x", "")?;
+    machine.take_violations()?;
+    Ok(said)
+}
+
+/// Engines choose between CUDA IPC and NCCL by these.
+#[test]
+fn everything_that_may_be_wrong_with_an_ipc_handle() -> Result<()> {
+    let (native, shimmed) = (openings(false)?, openings(true)?);
+    for (native, shimmed) in native.iter().zip(&shimmed) {
+        assert_eq!(native, shimmed);
+    }
+    assert_eq!(native.len(), shimmed.len());
+    Ok(())
+}
+
+/// A process without the library cannot open what one with it has handed out; neither is the worse for it.
+#[test]
+fn a_handle_that_a_process_without_the_library_is_given() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let (exporter, bare) = (machine.worker("exporter").preload().start()?, machine.worker("bare").start()?);
+    for worker in [&exporter, &bare] {
+        worker.ok("begin 0")?;
+    }
+    for line in ["malloc x 4M", "fill x 0 4M 8"] {
+        exporter.ok(line)?;
+    }
+    let (handle, sum) = (exporter.ok("ipc-get x 0")?, exporter.ok("sum x 0 4M")?);
+    bare.refused(&format!("ipc-open x 4M {handle}"), 1)?;
+    machine.take_violations()?;
+    bare.ok("malloc y 4M")?;
+    machine.suspend(&[exporter.pid()])?.done()?;
+    machine.resume(&[exporter.pid()])?.done()?;
+    assert_eq!(exporter.ok("sum x 0 4M")?, sum);
+    Ok(())
+}

@@ -1,6 +1,6 @@
 //! Memory that runs out: while a program allocates, and while it comes back.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use integration::Machine;
 
 const MIB: u64 = 1 << 20;
@@ -141,5 +141,31 @@ fn many_small_blocks_take_as_much_memory_as_natively_and_give_it_all_back() -> R
     }
     let [native, shimmed] = taken.as_slice() else { anyhow::bail!("two runs") };
     assert!(*shimmed * 10 <= *native * 11, "{native} bytes without the library, {shimmed} with it");
+    Ok(())
+}
+
+/// CASES 62: programs have run out of addresses because of generous reservations.
+#[test]
+fn fifty_thousand_blocks_take_no_more_addresses_than_memory() -> Result<()> {
+    const BLOCKS: u64 = 50_000;
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    worker.ok("begin 0")?;
+    let before = machine.calls(worker.pid())?.len();
+    worker.ok(&format!("malloc-many {BLOCKS} 4096"))?;
+    worker.ok(&format!("free-many {BLOCKS}"))?;
+    let calls = machine.calls(worker.pid())?.split_off(before);
+    let bytes = |name: &str, argument: usize| -> Result<u64> {
+        let calls = calls.iter().filter(|call| call.name == name);
+        calls
+            .map(|call| Ok(call.arguments.split(", ").nth(argument).context("a size")?.parse::<u64>()?))
+            .sum()
+    };
+    let (reserved, freed) = (bytes("cuMemAddressReserve", 1)?, bytes("cuMemAddressFree", 1)?);
+    // The first go into a slab that is there already.
+    assert!(reserved + 2 * MIB >= BLOCKS * 4096, "{reserved} bytes of addresses");
+    assert!(10 * reserved <= 11 * BLOCKS * 4096, "{reserved} bytes of addresses");
+    // All but one slab, which stays for the next small block.
+    assert!(reserved - freed <= 2 * MIB, "{reserved} bytes of addresses, of which {freed} were given back");
     Ok(())
 }

@@ -9,6 +9,7 @@ use cuda_sys::{CuResult, Device, Uuid};
 use protocol::{DeviceInfo, InspectRequest, Inventory};
 
 use super::{Phases, pinned, quiesce, release};
+use crate::blocks::native;
 use crate::driver::real;
 use crate::transfer::kept;
 use crate::world::world;
@@ -53,7 +54,7 @@ fn devices() -> Vec<DeviceInfo> {
     let known = (0..count).map(|ordinal| (ordinal, uuid(Device(ordinal))));
     known
         .filter_map(|(ordinal, uuid)| match uuid {
-            Ok(uuid) => Some(DeviceInfo { ordinal, uuid: uuid.bytes }),
+            Ok(uuid) => Some(DeviceInfo { ordinal, uuid: uuid.bytes, native: native(Device(ordinal)) }),
             Err(error) => {
                 log!("cuDeviceGetUuid of device {ordinal}: {error}");
                 None

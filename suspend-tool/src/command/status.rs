@@ -1,7 +1,7 @@
 //! `status` and `list`: where processes stand.
 
 use cuda_sys::ProcessState;
-use protocol::{Contents, Inventory, Moved, Origin};
+use protocol::{Contents, Inventory, Moved, Native, Origin};
 use serde_json::{Value, json};
 
 use super::outcome::with_event;
@@ -166,6 +166,12 @@ fn details(seen: &Seen, holder: Option<i32>) -> Vec<String> {
                 lines
                     .push(format!("process {pid}: {} of it is saved by the driver itself", bytes(by_driver)));
             }
+            for (ordinal, reason) in native(inventory) {
+                lines.push(format!(
+                    "process {pid}: memory of cuMemAlloc on its device {ordinal} stays with the driver, which saves it \
+                     slowly: {reason}"
+                ));
+            }
             for blocker in &inventory.blockers {
                 lines.push(format!(
                     "process {pid}: cannot be carried: {} x {:?} ({})",
@@ -222,12 +228,20 @@ fn described(seen: &Seen, holder: Option<i32>) -> Value {
         });
         fields.insert("bytes".into(), sums);
         fields.insert("last_save".into(), fates(&inventory.last_save));
+        let native = native(inventory)
+            .map(|(ordinal, reason)| json!({ "device": ordinal, "reason": reason.to_string() }));
+        fields.insert("native".into(), json!(native.collect::<Vec<_>>()));
         fields.insert("shares".into(), json!(shares(inventory)));
         fields.insert("drained".into(), json!(inventory.drain.drained));
         fields.insert("waiting".into(), json!(inventory.drain.waiting.len()));
         fields.insert("poisoned".into(), json!(inventory.poisoned));
     }
     object
+}
+
+/// The devices on which memory of `cuMemAlloc` is the driver's own, and why.
+fn native(inventory: &Inventory) -> impl Iterator<Item = (i32, Native)> {
+    inventory.devices.iter().filter_map(|device| Some((device.ordinal, device.native?)))
 }
 
 /// The allocations that come from another process.

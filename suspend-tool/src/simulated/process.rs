@@ -118,7 +118,7 @@ impl Process {
             shim_version: self.version.clone(),
             pid: self.pid,
             phase: self.phase,
-            devices: vec![DeviceInfo { ordinal: 0, uuid: GPU }],
+            devices: vec![DeviceInfo { ordinal: 0, uuid: GPU, native: None }],
             contexts: 1,
             drain,
             allocations: allocations.collect(),

@@ -157,7 +157,7 @@ pub(crate) mod made_up {
                 shim_version: env!("CARGO_PKG_VERSION").into(),
                 pid: number,
                 phase: Phase::Running,
-                devices: vec![DeviceInfo { ordinal: 0, uuid: [7; 16] }],
+                devices: vec![DeviceInfo { ordinal: 0, uuid: [7; 16], native: None }],
                 allocations: allocations.into(),
                 ..Inventory::default()
             },

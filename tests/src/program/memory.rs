@@ -13,6 +13,7 @@ use crate::driver;
 pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
     Some(match verb {
         "malloc" => malloc(session, words),
+        "malloc-pitch" => malloc_pitch(session, words),
         "free" => free(session, words),
         "malloc-async" => malloc_async(session, words),
         "free-async" => free_async(session, words),
@@ -27,10 +28,6 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "move" => copy(session, words),
         "memory" => information(),
         "extent" => extent(session, words),
-        "attribute" => attribute(session, words),
-        "ipc-get" => ipc_get(session, words),
-        "ipc-open" => ipc_open(session, words),
-        "ipc-close" => ipc_close(session, words),
         _ => return None,
     })
 }
@@ -43,6 +40,16 @@ fn malloc(session: &Session, words: &mut Words<'_>) -> Answer {
     unsafe { driver::cuMemAlloc_v2(&raw mut address, size) }?;
     session.objects.ranges.put(name, Range { address, size });
     Ok(String::new())
+}
+
+/// `malloc-pitch X WIDTH HEIGHT ELEMENT`: the answer is the pitch.
+fn malloc_pitch(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, width, height) = (words.word()?, words.size()?, words.size()?);
+    let (mut address, mut pitch) = (DevicePtr(0), 0);
+    // SAFETY: places for the address and the pitch.
+    unsafe { driver::cuMemAllocPitch_v2(&raw mut address, &raw mut pitch, width, height, words.parse()?) }?;
+    session.objects.ranges.put(name, Range { address, size: pitch * height });
+    Ok(pitch.to_string())
 }
 
 /// `free X [OFFSET]`
@@ -175,47 +182,6 @@ fn extent(session: &Session, words: &mut Words<'_>) -> Answer {
     // SAFETY: places for two numbers.
     unsafe { driver::cuMemGetAddressRange_v2(&raw mut base, &raw mut size, at) }?;
     Ok(format!("{} {size}", at.0.wrapping_sub(base.0)))
-}
-
-/// `attribute NUMBER X OFFSET`: a pointer attribute, as eight bytes.
-fn attribute(session: &Session, words: &mut Words<'_>) -> Answer {
-    let number = words.parse()?;
-    let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
-    let mut value = [0_u64; 8];
-    // SAFETY: room for the largest attribute.
-    unsafe { driver::cuPointerGetAttribute(value.as_mut_ptr().cast(), number, at) }?;
-    let [value, ..] = value;
-    Ok(value.to_string())
-}
-
-/// `ipc-get X OFFSET`: the handle's bytes.
-fn ipc_get(session: &Session, words: &mut Words<'_>) -> Answer {
-    let at = session.objects.ranges.get(words.word()?)?.at(words.number()?);
-    let mut handle = cuda_sys::IpcMemHandle { reserved: [0; cuda_sys::IPC_HANDLE_SIZE] };
-    // SAFETY: a place for the handle.
-    unsafe { driver::cuIpcGetMemHandle(&raw mut handle, at) }?;
-    Ok(to_hex(&handle.reserved))
-}
-
-/// `ipc-open X SIZE HEX`
-fn ipc_open(session: &Session, words: &mut Words<'_>) -> Answer {
-    const LAZY_PEER_ACCESS: u32 = 1;
-    let (name, size, bytes) = (words.word()?, words.size()?, from_hex(words.word()?)?);
-    let reserved = bytes.try_into().map_err(|_| "a handle has 64 bytes".to_owned())?;
-    let mut address = DevicePtr(0);
-    let handle = cuda_sys::IpcMemHandle { reserved };
-    // SAFETY: a place for the address.
-    unsafe { driver::cuIpcOpenMemHandle_v2(&raw mut address, handle, LAZY_PEER_ACCESS) }?;
-    session.objects.ranges.put(name, Range { address, size });
-    Ok(String::new())
-}
-
-/// `ipc-close X`
-fn ipc_close(session: &Session, words: &mut Words<'_>) -> Answer {
-    let range = session.objects.ranges.get(words.word()?)?;
-    // SAFETY: what the line asks for; it does not use the memory afterwards.
-    unsafe { driver::cuIpcCloseMemHandle(range.address) }?;
-    Ok(String::new())
 }
 
 fn pointer(address: DevicePtr) -> *mut c_void {

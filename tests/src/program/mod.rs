@@ -18,6 +18,7 @@ mod measure;
 mod memory;
 mod objects;
 mod outside;
+mod pointers;
 mod pools;
 mod raw;
 mod share;
@@ -132,6 +133,7 @@ impl Session {
             foreign::obey,
             locked::obey,
             memory::obey,
+            pointers::obey,
             pools::obey,
             work::obey,
             capture::obey,

@@ -7,8 +7,8 @@ use crate::stage::{Actor, Stage};
 const SIZES: [u64; 9] = [1, 128, 6912, 65536, 1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, (64 << 20) + 3];
 
 /// Attributes whose value is the same in every process: type, IPC, managed, ordinal, mapped, handle types, NICs, access,
-/// size of the range.
-const PLAIN: [u32; 9] = [2, 8, 9, 10, 12, 13, 14, 16, 6];
+/// size of the range, waiting copies, pool, decompression.
+const PLAIN: [u32; 12] = [2, 8, 9, 10, 12, 13, 14, 15, 16, 6, 17, 21];
 
 pub(super) fn every_size_is_as_native_memory(stage: &mut Stage) -> Result<()> {
     let a = stage.worker("a")?;
@@ -20,12 +20,31 @@ pub(super) fn every_size_is_as_native_memory(stage: &mut Stage) -> Result<()> {
         for attribute in PLAIN {
             a.ok(&format!("attribute {attribute} x 0"))?;
         }
+        let all = PLAIN.map(|attribute| attribute.to_string()).join(" ");
+        a.ok(&format!("attributes x {} {all}", size / 2))?;
+        a.ok(&format!("attributes x {size} {all}"))?;
+        a.says("aligned x 512", "true")?;
+        // Where it is, and whose it is, by both ways of asking.
+        for attribute in [1, 3, 7, 11, 20] {
+            let one = a.target().ok(&format!("attribute {attribute} x 0"))?;
+            let by_list = a.target().ok(&format!("attributes x 0 2 {attribute}"))?;
+            ensure!(by_list == format!("2 {one}"), "attribute {attribute}: {one}, and {by_list} by the list");
+        }
         a.ok("free x")?;
         a.refused("free x", 1)?;
         a.refused("attribute 2 x 0", 1)?;
     }
     a.refused("malloc x 0", 1)?;
     a.refused("malloc x 8192G", 2)?;
+    for (width, height) in [(1, 1), (500, 7), (513, 3000), (0, 4), (4, 0)] {
+        for element in [4, 16, 3] {
+            let pitch = a.ask(&format!("malloc-pitch x {width} {height} {element}"))?;
+            if pitch.starts_with("ok") {
+                a.ok("extent x 0")?;
+                a.all(&["aligned x 512", "free x"])?;
+            }
+        }
+    }
     a.all(&["malloc x 4M"])?;
     a.refused("free x 4096", 1)?;
     a.ok("free x")?;
@@ -77,10 +96,56 @@ pub(super) fn identities_of_blocks_are_kept(stage: &mut Stage) -> Result<()> {
 
 pub(super) fn a_block_is_not_used_again_under_a_running_kernel(stage: &mut Stage) -> Result<()> {
     let a = stage.worker("a")?;
-    a.all(&["stream s", "malloc x 64K", "fill x 0 64K 0"])?;
-    a.all(&["launch s spin u64:300000000", "launch s fill x u64:16384 u32:7"])?;
-    // The free waits for the kernel, and for the fill behind it.
-    a.all(&["free x", "malloc y 64K", "fill y 0 64K 1", "sync s", "sum y 0 64K"]).map(drop)
+    a.ok("stream s")?;
+    for size in ["64K", "4M"] {
+        a.all(&[&format!("malloc x {size}"), "fill x 0 64K 0"])?;
+        a.all(&["launch s spin u64:300000000", "launch s fill x u64:16384 u32:7"])?;
+        // The free waits for the kernel, and for the fill behind it.
+        a.all(&[
+            "free x",
+            "query s",
+            &format!("malloc y {size}"),
+            "fill y 0 64K 1",
+            "sync s",
+            "sum y 0 64K",
+        ])?;
+    }
+    Ok(())
+}
+
+/// The exporter frees, or is gone: who has it open goes on, alone or with others, over suspends too.
+pub(super) fn opened_memory_outlives_its_exporter(stage: &mut Stage) -> Result<()> {
+    for (round, how) in ["frees", "ends", "is killed"].into_iter().enumerate() {
+        let worker = |name: &str| stage.worker(&format!("{name}{round}"));
+        let (a, b, c) = (worker("a")?, worker("b")?, worker("c")?);
+        a.all(&["malloc x 4M", "malloc small 4096", "fill x 0 4M 5", "fill small 0 4096 6"])?;
+        for name in ["x", "small"] {
+            let handle = a.target().ok(&format!("ipc-get {name} 0"))?;
+            for opener in [&b, &c] {
+                opener.target().ok(&format!("ipc-open {name} 4096 {handle}"))?;
+            }
+        }
+        match how {
+            "frees" => a.all(&["free x", "free small"])?,
+            "ends" => drop(a.target().end()?),
+            _ => a.target().kill()?,
+        }
+        for round in 0..3 {
+            b.all(&[&format!("add x 0 4096 {round}"), "add small 0 4096 1"])?;
+            for opener in [&b, &c] {
+                opener.all(&["sum x 0 4096", "sum small 0 4096"])?;
+                opener.says("extent x 1M", "1048576 4194304")?;
+            }
+            if stage.preload() {
+                if how == "frees" { stage.cycle(&[&a, &b, &c])? } else { stage.cycle(&[&b, &c])? }
+            }
+        }
+        for opener in [&b, &c] {
+            opener.all(&["ipc-close small", "sum x 0 4096", "ipc-close x"])?;
+            opener.refused("ipc-close x", 1)?;
+        }
+    }
+    stage.pardon()
 }
 
 pub(super) fn memory_opened_by_handle_is_shared(stage: &mut Stage) -> Result<()> {

@@ -83,6 +83,7 @@ scenarios! {
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
     malloc::memory_opened_by_handle_is_shared on 1;
+    malloc::opened_memory_outlives_its_exporter on 1;
     sync::memory_with_sync_memops_is_waited_for on 1;
     captures::calls_in_a_capture_answer_and_disturb_as_the_driver_does on 1;
     captures::a_graph_recorded_before_a_cycle_runs_after_it on 1;

@@ -75,6 +75,9 @@ pub(crate) unsafe fn cuPointerGetAttribute(data: *mut c_void, attribute: c_uint,
     Ok(())
 }
 
+/// An address at which no memory is.
+const NOWHERE: DevicePtr = DevicePtr(1);
+
 /// # Safety
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuPointerGetAttributes(
@@ -84,9 +87,12 @@ pub(crate) unsafe fn cuPointerGetAttributes(
     ptr: DevicePtr,
 ) -> CuResult {
     let _pass = gate::enter(CallId::cuPointerGetAttributes);
-    // SAFETY: the caller's arguments, unchanged.
-    unsafe { real::cuPointerGetAttributes(num_attributes, attributes, data, ptr) }?;
-    let Found::Block(block) = blocks().find(ptr.0) else { return Ok(()) };
+    let found = blocks().find(ptr.0);
+    // To this question the driver has an answer for every address, also where nothing is.
+    let asked = if found == Found::Gap { NOWHERE } else { ptr };
+    // SAFETY: the caller's arguments; any address may be asked about.
+    unsafe { real::cuPointerGetAttributes(num_attributes, attributes, data, asked) }?;
+    let Found::Block(block) = found else { return Ok(()) };
     let count = usize::try_from(num_attributes).unwrap_or(0);
     // SAFETY: the driver has read as many.
     let attributes = unsafe { slice::from_raw_parts(attributes, count) };

@@ -42,7 +42,11 @@ fn check_prop(driver: &Driver, mut prop: AllocationProp) -> CuResult<(Place, All
     Ok((place, prop))
 }
 
-/// The same for whatever properties.
+/// What the size has to be a multiple of: it depends on the properties.
+fn granularity_of(prop: &AllocationProp) -> usize {
+    if prop.requested_handle_types == HandleType::NONE { GRANULE } else { config().granularity }
+}
+
 pub(crate) unsafe fn cuMemGetAllocationGranularity(
     granularity: *mut usize,
     prop: *const AllocationProp,
@@ -51,10 +55,12 @@ pub(crate) unsafe fn cuMemGetAllocationGranularity(
     driver()?;
     // SAFETY: the caller's promise.
     let place = unsafe { args::out(granularity) }?;
-    if prop.is_null() || option.0 > GranularityFlags::RECOMMENDED.0 {
+    // SAFETY: the caller's promise.
+    let prop = unsafe { args::read(prop) }?;
+    if option.0 > GranularityFlags::RECOMMENDED.0 {
         return Err(CuError::INVALID_VALUE);
     }
-    place.write(GRANULE);
+    place.write(granularity_of(&prop));
     Ok(())
 }
 
@@ -70,7 +76,9 @@ pub(crate) unsafe fn cuMemCreate(
     let result = unsafe { args::out(handle) }?;
     // SAFETY: the caller's promise.
     let (place, prop) = check_prop(driver, unsafe { args::read(prop) }?)?;
-    if size == 0 || !size.is_multiple_of(GRANULE) || flags != 0 {
+    // The stand-in itself has nothing smaller than its own granule.
+    let granularity = granularity_of(&prop).max(GRANULE);
+    if size == 0 || !size.is_multiple_of(granularity) || flags != 0 {
         return Err(CuError::INVALID_VALUE);
     }
     let exportable = prop.requested_handle_types != HandleType::NONE;

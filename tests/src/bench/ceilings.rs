@@ -11,10 +11,15 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::target::Target;
 
-/// As many threads as the library has at most.
-const THREADS: usize = 8;
+/// More threads than this move no more bytes: the library has no more either.
+const MOST: usize = 16;
 /// Bytes of a file: a chunk of the store.
 const CHUNK: usize = 64 << 20;
+
+/// As many threads as the library has: one per processor.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+}
 
 /// Time for some bytes out of GPU memory, or out of a process, and back.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +40,7 @@ pub(super) fn bus(worker: &Target, bytes: u64) -> Result<Bound> {
 /// Memory: huge pages that are touched for the first time, and then read.
 pub(super) fn memory(bytes: u64) -> Result<Bound> {
     let mut arena = Arena::new(usize::try_from(bytes)?)?;
-    let each = arena.bytes().len() / THREADS;
+    let each = arena.bytes().len().div_ceil(threads());
     let out = timed(arena.bytes().chunks_mut(each), |_, part| {
         part.fill(0x5a);
         Ok(())
@@ -49,10 +54,11 @@ pub(super) fn memory(bytes: u64) -> Result<Bound> {
 
 /// Files of a chunk each below `folder`, written and read past the page cache where the file system lets us.
 pub(super) fn folder(folder: &Path, bytes: u64) -> Result<Bound> {
-    let each = usize::try_from(bytes)?.div_ceil(CHUNK * THREADS);
+    let threads = threads();
+    let each = usize::try_from(bytes)?.div_ceil(CHUNK * threads);
     let own = tempfile::Builder::new().prefix("nvsnap-bench-").tempdir_in(folder)?;
     let path = |thread: usize, number: usize| own.path().join(format!("{thread}-{number}"));
-    let mut arena = Arena::new(THREADS * CHUNK)?;
+    let mut arena = Arena::new(threads * CHUNK)?;
     let out = timed(arena.bytes().chunks_mut(CHUNK), |thread, bytes| {
         bytes.fill(u8::try_from(thread + 1)?);
         for number in 0..each {
@@ -67,7 +73,7 @@ pub(super) fn folder(folder: &Path, bytes: u64) -> Result<Bound> {
             Ok(open(path(thread, number), OpenOptions::new().read(true))?.read_exact(bytes)?)
         })
     })?;
-    Ok(Bound { bytes: (each * THREADS * CHUNK) as u64, out, back })
+    Ok(Bound { bytes: (each * threads * CHUNK) as u64, out, back })
 }
 
 fn open(path: PathBuf, options: &mut OpenOptions) -> Result<File> {

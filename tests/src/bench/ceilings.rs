@@ -11,13 +11,15 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::target::Target;
 
-/// As many threads as the library takes.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(16)
-}
-
+/// More threads than this move no more bytes: the library has no more either.
+const MOST: usize = 16;
 /// Bytes of a file: a chunk of the store.
 const CHUNK: usize = 64 << 20;
+
+/// As many threads as the library has: one per processor.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MOST)
+}
 
 /// Time for some bytes out of GPU memory, or out of a process, and back.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ pub(super) fn bus(worker: &Target, bytes: u64) -> Result<Bound> {
 /// Memory: huge pages that are touched for the first time, and then read.
 pub(super) fn memory(bytes: u64) -> Result<Bound> {
     let mut arena = Arena::new(usize::try_from(bytes)?)?;
-    let each = arena.bytes().len() / threads();
+    let each = arena.bytes().len().div_ceil(threads());
     let out = timed(arena.bytes().chunks_mut(each), |_, part| {
         part.fill(0x5a);
         Ok(())

@@ -1,34 +1,30 @@
 //! From a store to memory.
 //!
 //! ```text
-//!   lead:  hand buffers out, start the copies of what is read, wait for the oldest
-//!   crew:  take a chunk that was staged, or read it from the cache or else from the store, and check it
+//!   lead:  hand buffers out, start the copies of what is read, wait for the oldest, have the device check it
+//!   crew:  take a chunk that was staged, or read it from the cache or else from the store
 //! ```
 //!
-//! A chunk is read once for all objects of a device that have parts in it.
+//! A chunk is read once for all objects of a device that have parts in it. Where no device can check it, the crew does
+//! when it has read it. What is wrong in the memory of a device was wrong in the buffer, and is read from another place,
+//! or was not, and is copied once more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use chunkstore::{Chunk, Sources};
-use shim_core::world::{Place, Saved};
+use chunkstore::{Chunk, Digest, Sources, Verify};
+use shim_core::world::Place;
 
+use super::checking::Checking;
+use super::errand::{Cover, Errand, Part, Wanted, errands, narrow};
 use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
-use super::{fetch, staged, width};
+use super::{broken, fetch, named, staged, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
 use crate::transfer::queue::Queue;
 use crate::transfer::reach::Subject;
 use crate::transfer::{TransferError, Trouble};
-
-/// An object that is to be filled, and where its bytes are: zero or in chunks.
-#[derive(Debug)]
-pub(crate) struct Wanted {
-    /// Objects of one group are of one device.
-    pub(crate) group: usize,
-    /// Its bytes.
-    pub(crate) saved: Saved,
-}
 
 /// What is to be loaded.
 #[derive(Clone, Copy, Debug)]
@@ -43,26 +39,12 @@ pub(crate) struct Job<'a> {
     pub(crate) buffers: usize,
 }
 
-/// Bytes of a chunk that belong to an object.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Part {
-    object: usize,
-    at: u64,
-    offset: usize,
-    len: usize,
-}
-
-/// A chunk to be read, and what its bytes are for.
-#[derive(PartialEq, Eq, Debug)]
-struct Errand {
-    chunk: Chunk,
-    parts: Vec<Part>,
-}
-
 /// A buffer on its way to the crew and back.
 struct Parcel {
     errand: usize,
     staging: Staging,
+    /// The place that it is from, if nobody has checked it yet.
+    unchecked: Option<usize>,
 }
 
 struct Desk<'a> {
@@ -71,6 +53,8 @@ struct Desk<'a> {
     tasks: Queue<Parcel>,
     /// Buffers the crew has filled.
     ready: Queue<Parcel>,
+    /// Whether the crew checks everything, since a device could not.
+    checks_all: AtomicBool,
     trouble: Trouble,
 }
 
@@ -83,6 +67,10 @@ struct Lead<'a> {
     flying: VecDeque<Parcel>,
     fetching: usize,
     ways: Ways<'a>,
+    /// The device of the copies that are under way.
+    group: usize,
+    /// Before the bench: the kernels go while their context is current.
+    checking: Checking,
     bench: Bench<'a>,
     stock: &'a Stock,
 }
@@ -95,13 +83,14 @@ pub(crate) fn load(
     phases: &Phases,
     filled: &mut dyn FnMut(usize),
 ) -> Result<(), (Option<usize>, TransferError)> {
-    let errands = errands(job.wanted, job.chunks).map_err(|error| (None, error))?;
+    let errands = errands(job.wanted, job.subjects, job.chunks).map_err(|error| (None, error))?;
     let len = errands.iter().map(|errand| width(errand.chunk.len)).max().unwrap_or(0);
     let desk = Desk {
         sources,
         errands: &errands,
         tasks: Queue::new(job.buffers),
         ready: Queue::new(job.buffers),
+        checks_all: AtomicBool::new(false),
         trouble: Trouble::default(),
     };
     let stock = Stock::new(job.buffers, len);
@@ -113,6 +102,8 @@ pub(crate) fn load(
         flying: VecDeque::new(),
         fetching: 0,
         ways: Ways::new(job.subjects),
+        group: 0,
+        checking: Checking::default(),
         bench: Bench::new(&stock),
         stock: &stock,
     };
@@ -126,23 +117,6 @@ pub(crate) fn load(
         return Err((Some(object), error));
     }
     led.map_err(|error| (None, error))?
-}
-
-/// What has to be read, grouped by device and in the order of the chunks.
-fn errands(wanted: &[Wanted], chunks: &[Chunk]) -> Result<Vec<Errand>, TransferError> {
-    let mut parts: BTreeMap<(usize, u32), Vec<Part>> = BTreeMap::new();
-    for (object, wanted) in wanted.iter().enumerate() {
-        let mut at = 0;
-        for piece in wanted.saved.pieces() {
-            if let Place::Chunk { index, offset } = piece.place {
-                let part = Part { object, at, offset: width(offset), len: narrow(piece.len) };
-                parts.entry((wanted.group, index)).or_default().push(part);
-            }
-            at += piece.len;
-        }
-    }
-    let chunk = |index: u32| chunks.get(width(index)).copied().ok_or(TransferError::Panicked);
-    parts.into_iter().map(|((_, index), parts)| Ok(Errand { chunk: chunk(index)?, parts })).collect()
 }
 
 impl Lead<'_> {
@@ -204,13 +178,13 @@ impl Lead<'_> {
                 && let Some(staging) = self.bench.take().map_err(|error| (None, error))?
             {
                 let Some(errand) = rest.next() else { break };
-                self.desk.tasks.push(Parcel { errand, staging });
+                self.desk.tasks.push(Parcel { errand, staging, unchecked: None });
                 self.fetching += 1;
             }
             if self.fetching > 0 && self.flying.len() < self.stock.may_fly() {
                 let Some(parcel) = self.desk.ready.pop() else { break };
                 self.fetching -= 1;
-                self.start(parcel)?;
+                self.start(parcel, filled)?;
             } else if !self.flying.is_empty() {
                 self.land(filled)?;
             } else {
@@ -221,19 +195,35 @@ impl Lead<'_> {
     }
 
     /// Starts the copies of a chunk to all its parts.
-    fn start(&mut self, mut parcel: Parcel) -> Result<(), (Option<usize>, TransferError)> {
+    fn start(
+        &mut self,
+        mut parcel: Parcel,
+        filled: &mut dyn FnMut(usize),
+    ) -> Result<(), (Option<usize>, TransferError)> {
         let errands = self.desk.errands;
-        let parts = errands.get(parcel.errand).map(|errand| errand.parts.as_slice()).unwrap_or_default();
+        let Some(errand) = errands.get(parcel.errand) else { return Err((None, TransferError::Panicked)) };
         let mut started = self.desk.trouble.outcome().map_err(|error| (None, error));
-        for part in parts {
-            if started.is_ok() {
-                started =
-                    self.copy_part(part, &mut parcel.staging).map_err(|error| (Some(part.object), error));
-            }
+        // What another device still has to check needs that device's context.
+        while started.is_ok() && errand.group != self.group && !self.flying.is_empty() {
+            started = self.land(filled);
+        }
+        self.group = errand.group;
+        if started.is_ok() {
+            started = self.copy_parts(&errand.parts, &mut parcel.staging);
         }
         // Also after an error: a copy may be under way.
         self.flying.push_back(parcel);
         started
+    }
+
+    fn copy_parts(
+        &mut self,
+        parts: &[Part],
+        staging: &mut Staging,
+    ) -> Result<(), (Option<usize>, TransferError)> {
+        parts
+            .iter()
+            .try_for_each(|part| self.copy_part(part, staging).map_err(|error| (Some(part.object), error)))
     }
 
     fn copy_part(&mut self, part: &Part, staging: &mut Staging) -> Result<(), TransferError> {
@@ -269,6 +259,7 @@ impl Lead<'_> {
         for parcel in self.flying.iter_mut().chain(&mut back) {
             parcel.staging.detach();
         }
+        self.checking.end();
         let turned = self.bench.turn_to(device, staging);
         for parcel in back {
             self.fetching += 1;
@@ -279,10 +270,14 @@ impl Lead<'_> {
 
     /// Waits for the copies of the oldest chunk.
     fn land(&mut self, filled: &mut dyn FnMut(usize)) -> Result<(), (Option<usize>, TransferError)> {
-        let Some(Parcel { errand, staging }) = self.flying.pop_front() else { return Ok(()) };
-        let waited = staging.wait();
-        self.bench.idle.push(staging);
-        waited.map_err(|error| (None, error))?;
+        let Some(mut parcel) = self.flying.pop_front() else { return Ok(()) };
+        let errand = parcel.errand;
+        let waited = parcel.staging.wait().map_err(|error| (None, error));
+        let checked = waited.and_then(|()| self.check(&mut parcel));
+        // A copy that was begun anew may be under way.
+        let waited = parcel.staging.wait().map_err(|error| (None, error));
+        self.bench.idle.push(parcel.staging);
+        checked.and(waited)?;
         let errands = self.desk.errands;
         for part in errands.get(errand).map(|errand| errand.parts.as_slice()).unwrap_or_default() {
             let len = u64::try_from(part.len).unwrap_or_default();
@@ -290,6 +285,50 @@ impl Lead<'_> {
             self.arrived(part.object, len, filled);
         }
         Ok(())
+    }
+
+    /// Checks a chunk that has been copied, unless the crew has.
+    fn check(&mut self, parcel: &mut Parcel) -> Result<(), (Option<usize>, TransferError)> {
+        let errands = self.desk.errands;
+        let (Some(place), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
+            return Ok(());
+        };
+        let (chunk, about) = (errand.chunk, errand.parts.first().map(|part| part.object));
+        let Some(cover) = &errand.cover else { return Err((about, TransferError::Panicked)) };
+        let told = self.digest(cover);
+        if told == Some(chunk.digest) {
+            return Ok(());
+        }
+        let there = parcel.staging.part(0, width(chunk.len)).map_err(|error| (about, error))?;
+        let read = Digest::of(there);
+        if read != chunk.digest {
+            let memory = &mut parcel.staging.memory;
+            let again = self.desk.sources.fetch_after(place, read, &chunk, memory, Verify::Here);
+            named(again.map_err(|error| (about, broken(&error)))?.failed);
+        } else if told.is_none() {
+            return Ok(());
+        }
+        self.copy_parts(&errand.parts, &mut parcel.staging)?;
+        parcel.staging.wait().map_err(|error| (about, error))?;
+        match self.digest(cover) {
+            Some(found) if found != chunk.digest => {
+                let device = cover.device.0;
+                let text = format!(
+                    "{chunk} was copied to device {device}, and the bytes there have the digest {found}"
+                );
+                Err((about, TransferError::Storage { text, errno: None }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the device has. `None` where it cannot tell; then the crew checks what comes.
+    fn digest(&mut self, cover: &Cover) -> Option<Digest> {
+        let told = self.bench.is_at(cover.device).then(|| self.checking.digest(cover)).flatten();
+        if told.is_none() {
+            self.desk.checks_all.store(true, Ordering::Relaxed);
+        }
+        told
     }
 
     fn arrived(&mut self, object: usize, len: u64, filled: &mut dyn FnMut(usize)) {
@@ -315,6 +354,7 @@ impl Lead<'_> {
             self.fetching -= 1;
             self.bench.idle.push(parcel.staging);
         }
+        self.checking.end();
         ended.and(self.ways.close())
     }
 }
@@ -329,14 +369,14 @@ impl Desk<'_> {
                     if staged::take(&errand.chunk, &mut parcel.staging.memory) {
                         return Ok(());
                     }
-                    fetch(self.sources, &errand.chunk, &mut parcel.staging.memory)
+                    let later = errand.cover.is_some() && !self.checks_all.load(Ordering::Relaxed);
+                    let verify = if later { Verify::ByCaller } else { Verify::Here };
+                    let place = fetch(self.sources, &errand.chunk, &mut parcel.staging.memory, verify)?;
+                    parcel.unchecked = later.then_some(place);
+                    Ok(())
                 });
             }
             self.ready.push(parcel);
         }
     }
-}
-
-fn narrow(len: u64) -> usize {
-    usize::try_from(len).unwrap_or(usize::MAX)
 }

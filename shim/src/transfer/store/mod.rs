@@ -4,6 +4,8 @@
 //! is remembered stays in the process: whatever store a load is pointed to, bytes count only if they have the digests
 //! that the process knows.
 
+mod checking;
+mod errand;
 pub(crate) mod held;
 mod known;
 mod layout;
@@ -17,14 +19,15 @@ mod ways;
 use std::error::Error;
 use std::io;
 
-use chunkstore::{Chunk, Sources, Verify};
+use chunkstore::{Chunk, GetError, Sources, Verify};
 
 use super::TransferError;
 use crate::config;
 
+pub(crate) use errand::Wanted;
 pub(crate) use known::known;
 pub(crate) use layout::{Planned, layout};
-pub(crate) use load::{Job as LoadJob, Wanted, load};
+pub(crate) use load::{Job as LoadJob, load};
 pub(crate) use places::{path, sources, store};
 pub(crate) use save::{Job as SaveJob, Known, save};
 
@@ -42,13 +45,18 @@ pub(crate) fn broken(error: &dyn Error) -> TransferError {
     TransferError::Storage { text, errno }
 }
 
-/// Reads a chunk and checks it. A bad copy that was passed over is named in the log.
-fn fetch(sources: &Sources, chunk: &Chunk, into: &mut [u8]) -> Result<(), TransferError> {
-    let fetched = sources.fetch(chunk, into, Verify::Here).map_err(|error| broken(&error))?;
-    for error in fetched.failed {
+/// Reads a chunk, and says which place it is from.
+fn fetch(sources: &Sources, chunk: &Chunk, into: &mut [u8], verify: Verify) -> Result<usize, TransferError> {
+    let fetched = sources.fetch(chunk, into, verify).map_err(|error| broken(&error))?;
+    named(fetched.failed);
+    Ok(fetched.place)
+}
+
+/// Names bad copies that were passed over in the log.
+fn named(failed: Vec<GetError>) {
+    for error in failed {
         log!("{error}; another copy is used");
     }
-    Ok(())
 }
 
 /// How many chunks may wait in host memory at once, if that may take `limit` bytes.

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use chunkstore::{AlignedBuf, Chunk, Sources};
+use chunkstore::{AlignedBuf, Chunk, Sources, Verify};
 use shim_core::control::spawn;
 
 use super::{fetch, width};
@@ -155,8 +155,8 @@ impl Staged {
 
     fn read(&self, chunk: &Chunk) -> Option<AlignedBuf> {
         let mut buffer = AlignedBuf::new(width(chunk.len)).ok()?;
-        match fetch(&self.sources, chunk, &mut buffer) {
-            Ok(()) => Some(buffer),
+        match fetch(&self.sources, chunk, &mut buffer, Verify::Here) {
+            Ok(_) => Some(buffer),
             Err(error) => {
                 log!("{error}; it is tried again by the load");
                 None

@@ -5,7 +5,7 @@
 //! is two words: number of its first node, leaves. The first kernel makes a node of every 256 KiB of a piece and says
 //! which pieces have a byte that is not zero; the second folds the nodes of each text to its digest.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use blake3::Hasher;
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
@@ -53,7 +53,7 @@ impl Run {
             let whole = piece.leaves <= NODE / LEAF;
             for (index, (at, length)) in piece.nodes().enumerate() {
                 let bytes = self.bytes(piece.address + at, length)?;
-                any |= bytes.iter().any(|byte| *byte != 0);
+                any = any || bytes.chunks(4096).any(|page| page.iter().fold(0, |all, byte| all | byte) != 0);
                 let mut hasher = Hasher::new();
                 let node = if whole {
                     hasher.update(&bytes).finalize().into()
@@ -105,10 +105,22 @@ impl Run {
     fn bytes(&self, at: usize, length: usize) -> Result<Vec<u8>, Stop> {
         let mut bytes = Vec::with_capacity(length);
         crate::read(&self.driver.memory.space).walk(at, length, self.agent, false, |place, length| {
+            let from = bytes.len();
+            bytes.resize(from + length, 0);
+            let into = bytes.get_mut(from..).unwrap_or_default();
             // SAFETY: the piece has `length` bytes, and the space is locked. Others may write to it at the same
             // time: hence atomics.
             let piece = unsafe { std::slice::from_raw_parts(place.cast::<AtomicU8>(), length) };
-            bytes.extend(piece.iter().map(|byte| byte.load(Ordering::Relaxed)));
+            // SAFETY: bytes make words wherever a word may begin.
+            let (head, words, tail) = unsafe { piece.align_to::<AtomicU64>() };
+            let (into_head, rest) = into.split_at_mut(head.len());
+            let (into_words, into_tail) = rest.split_at_mut(words.len() * 8);
+            for (to, word) in into_words.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *to = word.load(Ordering::Relaxed).to_ne_bytes();
+            }
+            for (into, from) in [(into_head, head), (into_tail, tail)] {
+                into.iter_mut().zip(from).for_each(|(to, byte)| *to = byte.load(Ordering::Relaxed));
+            }
         })?;
         Ok(bytes)
     }

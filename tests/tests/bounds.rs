@@ -1,0 +1,119 @@
+//! What a save to a store and a load from one take of the process's host memory, threads and GPU memory.
+#![allow(clippy::indexing_slicing, reason = "a test that cannot go on fails, and says where")]
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use integration::threads::Thread;
+use integration::{Machine, Target, Tool};
+
+const MIB: u64 = 1 << 20;
+
+fn saving(machine: &Machine) -> Tool {
+    let tool = machine.tool().option("--store").argument(machine.path("store"));
+    tool.option("--ckpt-dir").argument(machine.path("ckpt"))
+}
+
+/// Memory of the process's own, and threads that move bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    memory: u64,
+    threads: usize,
+}
+
+impl Use {
+    fn of(pid: i32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
+        let memory: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        let moves = |thread: &&Thread| thread.name == "nvsnap-copy";
+        Ok(Self { memory: memory << 10, threads: Thread::all(pid)?.iter().filter(moves).count() })
+    }
+
+    /// The most at any moment at which somebody looked while `work` went on.
+    fn most(pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Self> {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| -> Result<Self> {
+                let mut most = Self::default();
+                while !ended.load(Ordering::Relaxed) {
+                    let now = Self::of(pid)?;
+                    most =
+                        Self { memory: most.memory.max(now.memory), threads: most.threads.max(now.threads) };
+                }
+                Ok(most)
+            });
+            let worked = work();
+            ended.store(true, Ordering::Relaxed);
+            let most = watch.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))?;
+            worked.and(most)
+        })
+    }
+}
+
+#[test]
+fn host_memory_and_threads_of_a_save_and_a_load_are_those_that_were_allowed() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let start = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGING", "128");
+    let worker = start.set("NVSNAP_GPUSHARE_STAGE", "0").set("NVSNAP_GPUSHARE_THREADS", "2").start()?;
+    worker.ok("begin 0")?;
+    let fill = |seed: u32| -> Result<()> { worker.ok(&format!("noise x 0 640M {seed}")).map(drop) };
+    worker.ok("new x 640M device:0")?;
+    let pid = worker.pid();
+    // The first cycle makes what later ones use again.
+    for seed in 1..=2 {
+        fill(seed)?;
+        let sum = worker.ok("sum x 0 640M")?;
+        let before = Use::of(pid)?;
+        let legs = [
+            ("save", Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?),
+            ("load", Use::most(pid, || machine.resume(&[pid])?.done().map(drop))?),
+        ];
+        for (leg, most) in legs {
+            let more = most.memory.saturating_sub(before.memory);
+            ensure!(more < 160 * MIB, "the {leg} took {more} bytes more than there were");
+            ensure!(more > 64 * MIB, "nobody saw the buffers of the {leg}: {more} bytes");
+            ensure!(most.threads == 2, "{} threads moved bytes in the {leg}", most.threads);
+        }
+        ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    }
+    Ok(())
+}
+
+/// Fills a card up with buffers of 2 MiB, and says how many there are.
+fn fill_up(worker: &Target) -> Result<u64> {
+    worker.ok("begin 0")?;
+    let mut count = 0;
+    while worker.ask(&format!("new x{count} 2M device:0"))?.starts_with("ok") {
+        worker.ok(&format!("noise x{count} 0 2M {count}"))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[test]
+fn a_full_card_goes_to_a_store_and_comes_back() -> Result<()> {
+    let mut machine = Machine::stand_in()?;
+    machine.set("FAKECUDA_MEMORY", (256 * MIB).to_string());
+    let worker = machine.worker("a").preload().start()?;
+    let count = fill_up(&worker)?;
+    ensure!(count > 100, "the card was full after {count}");
+    let words = || -> Result<Vec<String>> {
+        (0..count).map(|number| worker.ok(&format!("read x{number} 2097148 4"))).collect()
+    };
+    let before = words()?;
+    for _ in 0..2 {
+        saving(&machine).verb("suspend", &[worker.pid()])?.done()?;
+        let usage = machine.usage()?.device(0);
+        ensure!(usage <= 4 * MIB, "{usage} bytes of the card are still taken");
+        machine.resume(&[worker.pid()])?.done()?;
+        ensure!(words()? == before, "the bytes changed");
+    }
+    // The device looked at the memory though there was none to spare: the second time nothing was copied.
+    let calls = machine.calls(worker.pid())?;
+    let copied = calls.iter().filter(|call| call.name.starts_with("cuMemcpyDtoHAsync")).count();
+    let once = usize::try_from(count)?;
+    ensure!((once..once + 64).contains(&copied), "{copied} copies of {count} buffers in two suspends");
+    Ok(())
+}

@@ -204,7 +204,11 @@ mod tests {
         assert_eq!(count("lost"), (2, vec![false, true, false]));
         let mut calls = 0;
         let twice = parse("call:1:*=twice").unwrap();
-        assert_eq!(with(&twice, "call", 1, None, || Ok(calls += 1)), Ok(()));
+        let body = || {
+            calls += 1;
+            Ok(())
+        };
+        assert_eq!(with(&twice, "call", 1, None, body), Ok(()));
         assert_eq!(calls, 2);
     }
 

@@ -196,6 +196,8 @@ pub struct WaitingThread {
     pub tid: i32,
     /// The call it wants to make.
     pub call: String,
+    /// Whether the stream that the call is for has work that has not ended; nothing where that is not known.
+    pub unfinished: Option<bool>,
 }
 
 /// Memory the driver saves itself.

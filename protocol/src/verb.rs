@@ -164,6 +164,8 @@ pub struct StepRequest {
 pub enum Held {
     /// The call that has waited longest.
     One,
+    /// The call of the thread with this id.
+    Thread(i32),
     /// All calls of the memory level, from now on: its gate is opened again.
     Memory,
 }

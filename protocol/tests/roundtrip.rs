@@ -84,7 +84,11 @@ fn allocation() -> impl Strategy<Value = Allocation> {
 
 fn drain() -> impl Strategy<Value = Drain> {
     let context = any::<(i32, bool)>().prop_map(|(device, busy)| ContextState { device, busy });
-    let waiting = any::<(i32, String)>().prop_map(|(tid, call)| WaitingThread { tid, call });
+    let waiting = any::<(i32, String, Option<bool>)>().prop_map(|(tid, call, unfinished)| WaitingThread {
+        tid,
+        call,
+        unfinished,
+    });
     let stream = any::<(i32, u64)>().prop_map(|(device, handle)| BusyStream { device, handle });
     let lists = (vec(context, 0..4), vec(stream, 0..4), vec(waiting, 0..4));
     (any::<bool>(), lists, any::<(u32, u32, Option<u32>)>()).prop_map(
@@ -190,7 +194,7 @@ fn read_from() -> impl Strategy<Value = ReadFrom> {
 
 fn request() -> impl Strategy<Value = Request> {
     let level = prop::sample::select(vec![GateLevel::Launch, GateLevel::Memory]);
-    let held = prop::sample::select(vec![Held::One, Held::Memory]);
+    let held = prop::sample::select(vec![Held::One, Held::Thread(7), Held::Memory]);
     let source = (id(), any::<i32>()).prop_map(|(allocation, pid)| Source { allocation, pid });
     prop_oneof![
         any::<bool>().prop_map(|allocations| Request::Inspect(InspectRequest { allocations })),

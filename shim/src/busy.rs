@@ -1,4 +1,5 @@
-//! Which streams have work that has not ended: what a suspend says that gives up waiting for it.
+//! Which streams have work that has not ended: what decides whose held call is let through, and what a suspend says that gives up
+//! waiting for it.
 //!
 //! A thread of its own asks the driver, since that may not answer while another thread is stuck in it. One that has not
 //! come back is not joined by a second.
@@ -10,6 +11,7 @@ use std::time::Duration;
 use cuda_sys::{Context, CuError, Stream};
 use protocol::BusyStream;
 
+use crate::callers::Caller;
 use crate::contexts::Known;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
@@ -18,9 +20,10 @@ use crate::{answers, contexts};
 /// What the driver needs for a question.
 const STACK: usize = 256 << 10;
 
-#[derive(Debug, Default)]
-struct Asking {
-    found: Mutex<Option<Vec<BusyStream>>>,
+/// A question that a thread of its own asks the driver.
+#[derive(Debug)]
+struct Asking<T> {
+    found: Mutex<Option<T>>,
     changed: Condvar,
 }
 
@@ -35,14 +38,31 @@ pub(crate) fn forked() {
 /// The streams whose work has not ended, if the driver says so within `wait`. Calls at the memory level must be held, nobody be inside
 /// one, and no stream be recording: a question to a stream invalidates the captures in its context.
 pub(crate) fn streams(wait: Duration) -> Vec<BusyStream> {
+    let question = || contexts::all().into_iter().flat_map(busy_in).collect();
+    answer(question, wait).unwrap_or_default()
+}
+
+/// For each of these held calls whether its stream has work that has not ended, as far as the driver says so within `wait`. No call
+/// may be under way that begins a capture, and no stream be recording, as above.
+pub(crate) fn unfinished(callers: Vec<Option<Caller>>, wait: Duration) -> Vec<Option<bool>> {
+    let nothing = vec![None; callers.len()];
+    let question = move || {
+        let streams = callers.into_iter().map(|caller| caller.and_then(Caller::stream));
+        streams.map(|stream| stream.and_then(|(context, stream)| is_busy_in(context, stream))).collect()
+    };
+    answer(question, wait).unwrap_or(nothing)
+}
+
+/// What a thread of its own finds out, if it does within `wait`.
+fn answer<T: Send + 'static>(question: impl FnOnce() -> T + Send + 'static, wait: Duration) -> Option<T> {
     let under_way = UNDER_WAY.get();
     if under_way.swap(true, Ordering::AcqRel) {
-        return Vec::new();
+        return None;
     }
-    let asking = Arc::new(Asking::default());
+    let asking = Arc::new(Asking { found: Mutex::new(None), changed: Condvar::new() });
     let asks = Arc::clone(&asking);
     let started = shim_core::control::spawn(c"nvsnap-streams", STACK, move || {
-        let found = contexts::all().into_iter().flat_map(busy_in).collect();
+        let found = question();
         *lock(&asks.found) = Some(found);
         under_way.store(false, Ordering::Release);
         asks.changed.notify_all();
@@ -50,12 +70,26 @@ pub(crate) fn streams(wait: Duration) -> Vec<BusyStream> {
     if let Err(error) = started {
         log!("no thread to ask for streams: {error}");
         under_way.store(false, Ordering::Release);
-        return Vec::new();
+        return None;
     }
     let found = lock(&asking.found);
     match asking.changed.wait_timeout_while(found, wait, |found| found.is_none()) {
-        Ok((mut found, _)) => found.take().unwrap_or_default(),
-        Err(_) => Vec::new(),
+        Ok((mut found, _)) => found.take(),
+        Err(_) => None,
+    }
+}
+
+/// Whether a stream of a context has work that has not ended. Nothing where the driver does not say.
+fn is_busy_in(context: Context, stream: Stream) -> Option<bool> {
+    // SAFETY: a context that is current on a thread which is held in a call; one that goes meanwhile is the driver's to refuse.
+    unsafe { real::cuCtxPushCurrent_v2(context) }.ok()?;
+    // SAFETY: a stream that lives: a thread is held in a call on it.
+    let answer = unsafe { real::cuStreamQuery(stream) };
+    pop();
+    match answer {
+        Ok(()) => Some(false),
+        Err(CuError::NOT_READY) => Some(true),
+        Err(_) => None,
     }
 }
 
@@ -76,13 +110,17 @@ fn busy_in(known: Known) -> Vec<BusyStream> {
     if busy.is_empty() && is_busy(&0) {
         busy.push(0);
     }
+    pop();
+    let device = known.device.0;
+    busy.into_iter()
+        .map(|handle| BusyStream { device, handle: u64::try_from(handle).unwrap_or(u64::MAX) })
+        .collect()
+}
+
+fn pop() {
     let mut popped = Context::NULL;
     // SAFETY: `popped` is writable.
     if let Err(error) = unsafe { real::cuCtxPopCurrent_v2(&raw mut popped) } {
         log!("cuCtxPopCurrent_v2: {error}");
     }
-    let device = known.device.0;
-    busy.into_iter()
-        .map(|handle| BusyStream { device, handle: u64::try_from(handle).unwrap_or(u64::MAX) })
-        .collect()
 }

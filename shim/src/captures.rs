@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cuda_sys::{CAPTURE_STATUS_NONE, Context, CuError, Stream};
 use shim_core::calls::CallId;
 
+use crate::callers;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
 
@@ -75,9 +76,10 @@ pub(crate) fn forked() {
     CAPTURES.forked();
 }
 
-/// Whether `stream`, as `call` understands it (the per-thread forms have another default stream), records a graph.
-/// A launch into it then starts no work. Asks the driver only where any stream can be recording.
+/// For a call that the gate is about to hold: whether `stream`, as `call` understands it (the per-thread forms have another default
+/// stream), records a graph. A launch into it then starts no work. Asks the driver only where any stream can be recording.
 pub(crate) fn capturing(call: CallId, stream: Stream) -> bool {
+    callers::waits(call, stream);
     active() != 0
         && match status(call, stream) {
             Ok(status) => status != CAPTURE_STATUS_NONE,

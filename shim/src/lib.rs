@@ -34,6 +34,7 @@ mod answers;
 mod blocks;
 mod boundary;
 mod busy;
+mod callers;
 mod captures;
 mod config;
 mod contexts;

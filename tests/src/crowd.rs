@@ -18,6 +18,8 @@ use crate::target::Target;
 /// How long a load may take to show that it goes on.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// How often a load that does not go on is asked whether it has ended.
+const LOOK_WHETHER_WELL: Duration = Duration::from_millis(200);
 
 /// Processes with loads.
 #[derive(Debug)]
@@ -153,13 +155,19 @@ impl Crowd {
         Ok(Progress(rounds))
     }
 
-    /// Waits until every rank of every load has come further than `before`, and says how long that took.
+    /// Waits until every rank of every load has come further than `before`, and says how long that took. Fails as soon as a load
+    /// has ended by itself.
     pub fn goes_on(&self, before: &Progress) -> Result<Duration> {
         let begin = Instant::now();
+        let mut looked = begin;
         loop {
             let now = self.progress()?;
             if now.0.iter().zip(&before.0).all(|(now, before)| now > before) {
                 return Ok(begin.elapsed());
+            }
+            if looked.elapsed() > LOOK_WHETHER_WELL {
+                self.is_well()?;
+                looked = Instant::now();
             }
             if begin.elapsed() > PATIENCE {
                 fail!("a load does not go on: {before:?}, {now:?}\n{}", self.stuck().join("\n"));

@@ -180,6 +180,17 @@ impl Machine {
         }
     }
 
+    /// Looks again until `met`.
+    pub fn until(&self, what: &str, met: impl Fn() -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !met()? {
+            if Instant::now() > deadline {
+                fail!("it did not come about that {what}");
+            }
+        }
+        Ok(())
+    }
+
     /// What the processes use of each device, as `nvidia-smi` would show it.
     pub fn usage(&self) -> Result<Usage> {
         Usage::read(self)

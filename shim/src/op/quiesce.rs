@@ -11,7 +11,7 @@ use protocol::{Cause, Drain, Failure, GateLevel, Phase, QuiesceReply, QuiesceReq
 use shim_core::gate::{self, CloseError};
 
 use super::Phases;
-use crate::{answers, busy, captures, contexts, world};
+use crate::{answers, busy, callers, captures, contexts, world};
 
 /// What a look costs where all is idle: a thread for each context, and a driver call on it.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -32,7 +32,29 @@ pub(crate) fn run(request: &QuiesceRequest, phases: &Phases) -> Result<QuiesceRe
     if request.name_streams && !drain.drained && may_ask {
         drain.streams = busy::streams(NAMES);
     }
+    tell_apart(&mut drain);
     Ok(QuiesceReply { drain })
+}
+
+/// Says of each thread that waits whether its stream has work that has not ended: of those that work goes on where they have
+/// caught up, and those whose work waits for others.
+fn tell_apart(drain: &mut Drain) {
+    if drain.drained {
+        drain.waiting.iter_mut().for_each(|waiting| waiting.unfinished = Some(false));
+        return;
+    }
+    // No capture begins meanwhile: who would begin one is held.
+    if drain.captures != 0 || gate::inside().launches != 0 {
+        return;
+    }
+    let caller = |waiting: &WaitingThread| callers::of(waiting.tid, &waiting.call);
+    let callers: Vec<_> = drain.waiting.iter().map(caller).collect();
+    if callers.iter().all(Option::is_none) {
+        return;
+    }
+    for (waiting, unfinished) in drain.waiting.iter_mut().zip(busy::unfinished(callers, NAMES)) {
+        waiting.unfinished = unfinished;
+    }
 }
 
 pub(super) const fn milliseconds(count: u32) -> Duration {
@@ -81,7 +103,11 @@ fn is_quiet(level: GateLevel) -> bool {
 pub(crate) fn look() -> Drain {
     let mut waiting = Vec::new();
     gate::waiting(|seen| {
-        waiting.push(WaitingThread { tid: seen.thread.cast_signed(), call: seen.call.name().to_owned() });
+        waiting.push(WaitingThread {
+            tid: seen.thread.cast_signed(),
+            call: seen.call.name().to_owned(),
+            unfinished: None,
+        });
     });
     let inside = gate::inside();
     Drain {

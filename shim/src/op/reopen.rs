@@ -4,7 +4,7 @@ use protocol::{Failure, ReopenReply, ReopenRequest};
 use shim_core::gate;
 
 use super::{Phases, release};
-use crate::answers;
+use crate::{answers, callers};
 
 /// Opens the gates.
 pub(crate) fn run(_: &ReopenRequest, _: &Phases) -> Result<ReopenReply, Failure> {
@@ -13,5 +13,6 @@ pub(crate) fn run(_: &ReopenRequest, _: &Phases) -> Result<ReopenReply, Failure>
     release::forget_copies();
     gate::open();
     answers::forget();
+    callers::forget();
     Ok(ReopenReply { waiting: waiting + standing })
 }

@@ -14,6 +14,7 @@ pub(crate) fn run(request: &StepRequest, _: &Phases) -> Result<QuiesceReply, Fai
     resume_answers();
     match request.held {
         Held::One => _ = gate::step(),
+        Held::Thread(thread) => _ = gate::step_thread(thread.cast_unsigned()),
         Held::Memory => gate::reopen_memory(),
     }
     let level = gate::closed().unwrap_or(GateLevel::Launch);

@@ -1,138 +1,150 @@
 //! Whose held call is let through next, so that work which waits for it comes to its end.
 //!
-//! Work that was let in may wait for work of another process that is held: then some processes are busy and stay so. What they
-//! wait for is a call that an idle process has not made yet, or that a busy one makes from another thread. Letting calls of
-//! idle processes through cannot go too far where all are in one group: a process that has caught up waits itself and is
-//! idle no longer. So
+//! Work that was let in may wait for work that is held: of another process, or of another thread of the same. What it waits for is
+//! the call of a thread that has not come as far. So threads are told apart by whether all that they have launched has ended:
 //!
-//! * the idle process comes first that has been idle for longest without being let go on: it is the one that the
-//!   others have been waiting for. It goes on until something has changed, or for a while;
-//! * a busy process comes where no idle one is left (several devices in one process, a host function that needs a lock
-//!   which a thread at the gate holds), or where it has been busy for long while idle ones went on. It gets longer each
-//!   time, since its own next calls may wait for others in their turn. One that came to rest by its own call comes before
-//!   all others the next time that it is busy, until that helps no more.
+//! * a *free* one has caught up, or its process is idle. Letting it go on cannot go too far: once it is ahead of the others its
+//!   own work waits, and it is free no longer. The one that has been so for longest without being let go on comes first, and goes
+//!   on until something has changed, or for a while;
+//! * an *ahead* one has work that has not ended. It comes where no free one is left, and now and then besides: it may wait for
+//!   its own next call (a host function that needs a lock which the thread at the gate holds, a copy on another stream). One that
+//!   came to rest by its own call comes before all others the next time, until that helps no more.
+//!
+//! Groups that have nothing to do with each other may have threads in the same processes, and have to be at rest at the same time.
+//! Nobody knows which thread belongs to which group. Any fixed order of turns can come back to where it was with one group
+//! at rest and the other not, again and again: so what is let through besides is drawn by chance, which leads to a moment of
+//! rest of all from anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fastrand::Rng;
+
 use crate::pid::Pid;
 
-/// How many calls of one process are let through before another has its turn.
-const RUN: u32 = 16;
-/// After how many turns a busy process has its own.
-const FIRST_PATIENCE: u64 = 8;
+/// How many calls of one thread are let through before another has its turn.
+const RUN: u32 = 4;
+/// Of how many turns one is a thread's that is ahead, although others are free; each time in vain doubles it.
+const BESIDES: u32 = 8;
 
-/// What is remembered of a process.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    /// The last turn at which it was busy or let go on.
-    active: u64,
-    /// Since when it has been busy without being let go on.
-    busy_since: Option<u64>,
-    /// How long it then has to wait for a turn of its own.
-    patience: u64,
-    /// Whether it came to rest when it was let go on last while it was busy.
-    helps_itself: bool,
+/// How often that may halve.
+const MOST_IN_VAIN: u32 = 3;
+
+/// A thread with a held call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Caller {
+    pub(super) pid: Pid,
+    pub(super) tid: i32,
 }
 
-impl Default for Seen {
-    fn default() -> Self {
-        Self { active: 0, busy_since: None, patience: FIRST_PATIENCE, helps_itself: false }
-    }
+/// Threads with held calls that may be let through.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Waiting {
+    /// Those whose work has all ended.
+    pub(super) free: BTreeSet<Caller>,
+    /// Those whose work has not, or of which nobody knows.
+    pub(super) ahead: BTreeSet<Caller>,
 }
 
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// An idle process with a held call.
-    Idle(Pid),
-    /// A process that is busy, and has a held call too.
-    Busy(Pid),
+    /// A free thread.
+    Free(Caller),
+    /// One that is ahead.
+    Ahead(Caller),
 }
 
 /// The order of turns.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Chase {
+    chance: Rng,
     turn: u64,
-    seen: BTreeMap<Pid, Seen>,
+    /// The last turn at which a thread was ahead or let go on.
+    active: BTreeMap<Caller, u64>,
+    /// Threads that came to rest when they were let go on last while they were ahead.
+    helps_itself: BTreeSet<Caller>,
+    /// How often a thread was let go on while it was ahead, and stayed so.
+    in_vain: BTreeMap<Caller, u32>,
+    /// Who is ahead.
+    ahead: BTreeSet<Caller>,
     busy: BTreeSet<Pid>,
     /// Who goes on, and for how many turns already.
-    run: Option<(Pid, u32)>,
-    /// The busy process that was let go on in the last turn.
-    went: Option<Pid>,
+    run: Option<(Caller, u32)>,
+    /// The thread that was let go on in the last turn while it was ahead.
+    went: Option<Caller>,
 }
 
 impl Chase {
-    /// The process whose turn it is, among those that have held calls. `busy` are all that are.
-    pub(super) fn next(&mut self, held: &[Pid], busy: BTreeSet<Pid>) -> Option<Turn> {
+    /// An order of turns that draws from here.
+    pub(super) fn new(chance: Rng) -> Self {
+        Self {
+            chance,
+            turn: 0,
+            active: BTreeMap::new(),
+            helps_itself: BTreeSet::new(),
+            in_vain: BTreeMap::new(),
+            ahead: BTreeSet::new(),
+            busy: BTreeSet::new(),
+            run: None,
+            went: None,
+        }
+    }
+
+    /// The thread whose turn it is. `busy` are all processes that are.
+    pub(super) fn next(&mut self, waiting: &Waiting, busy: BTreeSet<Pid>) -> Option<Turn> {
         self.turn += 1;
-        if let Some(pid) = self.went.take() {
-            self.seen.entry(pid).or_default().helps_itself = !busy.contains(&pid);
+        if let Some(caller) = self.went.take() {
+            if waiting.ahead.contains(&caller) {
+                self.helps_itself.remove(&caller);
+                *self.in_vain.entry(caller).or_default() += 1;
+            } else {
+                self.helps_itself.insert(caller);
+                self.in_vain.remove(&caller);
+            }
         }
-        for pid in &busy {
-            let seen = self.seen.entry(*pid).or_default();
-            seen.active = self.turn;
-            seen.busy_since.get_or_insert(self.turn);
+        for caller in &waiting.ahead {
+            self.active.insert(*caller, self.turn);
         }
-        for (_, seen) in self.seen.iter_mut().filter(|(pid, _)| !busy.contains(pid)) {
-            seen.busy_since = None;
-            seen.patience = FIRST_PATIENCE;
-        }
-        let changed = std::mem::replace(&mut self.busy, busy) != self.busy;
-        let next = self
-            .helping_itself(held)
-            .or_else(|| self.overdue(held))
-            .or_else(|| self.idle(held, changed))
-            .or_else(|| self.longest_busy(held));
-        match next {
-            Some(Turn::Idle(pid)) => self.seen.entry(pid).or_default().active = self.turn,
-            // It says by `went` whether it was let go on: it is looked at more patiently first.
-            Some(Turn::Busy(_)) | None => {}
+        let changed = self.busy != busy || self.ahead != waiting.ahead;
+        self.busy = busy;
+        self.ahead.clone_from(&waiting.ahead);
+        let helps = waiting.ahead.intersection(&self.helps_itself).next().copied();
+        let next = match helps {
+            Some(caller) => Some(Turn::Ahead(caller)),
+            None => self
+                .besides(&waiting.ahead)
+                .or_else(|| self.free(&waiting.free, changed))
+                .or_else(|| self.chance.choice(waiting.ahead.iter().copied()).map(Turn::Ahead)),
+        };
+        if let Some(Turn::Free(caller)) = next {
+            self.active.insert(caller, self.turn);
         }
         next
     }
 
-    /// A busy process was let go on.
-    pub(super) fn went(&mut self, pid: Pid) {
-        let seen = self.seen.entry(pid).or_default();
-        seen.busy_since = None;
-        seen.patience *= 2;
-        self.went = Some(pid);
+    /// A thread that is ahead was let go on. It is looked at more patiently first, so its turn may not come about.
+    pub(super) fn went(&mut self, caller: Caller) {
+        self.went = Some(caller);
     }
 
-    fn busy_for(&self, pid: Pid) -> u64 {
-        let since = self.seen.get(&pid).and_then(|seen| seen.busy_since);
-        since.map_or(0, |since| self.turn - since)
+    /// A thread that is ahead, now and then; each time that this was in vain makes it half as likely.
+    fn besides(&mut self, ahead: &BTreeSet<Caller>) -> Option<Turn> {
+        let caller = self.chance.choice(ahead.iter().copied())?;
+        let in_vain = self.in_vain.get(&caller).copied().unwrap_or(0);
+        let turns = BESIDES << in_vain.min(MOST_IN_VAIN);
+        (self.chance.u32(0..turns) == 0).then_some(Turn::Ahead(caller))
     }
 
-    fn helping_itself(&self, held: &[Pid]) -> Option<Turn> {
-        let helps =
-            |pid: &Pid| self.busy.contains(pid) && self.seen.get(pid).is_some_and(|seen| seen.helps_itself);
-        held.iter().copied().find(helps).map(Turn::Busy)
-    }
-
-    fn overdue(&self, held: &[Pid]) -> Option<Turn> {
-        let patience = |pid: &Pid| self.seen.get(pid).map_or(FIRST_PATIENCE, |seen| seen.patience);
-        let overdue = held.iter().copied().filter(|pid| self.busy_for(*pid) >= patience(pid));
-        overdue.max_by_key(|pid| self.busy_for(*pid)).map(Turn::Busy)
-    }
-
-    fn idle(&mut self, held: &[Pid], changed: bool) -> Option<Turn> {
-        let is_idle = |pid: &Pid| held.contains(pid) && !self.busy.contains(pid);
-        let (pid, count) = match self.run {
-            Some((pid, count)) if !changed && count < RUN && is_idle(&pid) => (pid, count + 1),
+    fn free(&mut self, free: &BTreeSet<Caller>, changed: bool) -> Option<Turn> {
+        let (caller, count) = match self.run {
+            Some((caller, count)) if !changed && count < RUN && free.contains(&caller) => (caller, count + 1),
             _ => {
-                let active = |pid: &Pid| self.seen.get(pid).map_or(0, |seen| seen.active);
-                let idle = held.iter().copied().filter(is_idle);
-                (idle.min_by_key(|pid| (active(pid), *pid))?, 1)
+                let active = |caller: &Caller| self.active.get(caller).copied().unwrap_or(0);
+                (free.iter().copied().min_by_key(|caller| (active(caller), *caller))?, 1)
             }
         };
-        self.run = Some((pid, count));
-        Some(Turn::Idle(pid))
-    }
-
-    fn longest_busy(&self, held: &[Pid]) -> Option<Turn> {
-        let busy = held.iter().copied().filter(|pid| self.busy.contains(pid));
-        busy.max_by_key(|pid| (self.busy_for(*pid), std::cmp::Reverse(*pid))).map(Turn::Busy)
+        self.run = Some((caller, count));
+        Some(Turn::Free(caller))
     }
 }
 

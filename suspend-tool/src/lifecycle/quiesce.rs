@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A process that does not come to rest may wait for work that is held in another. Held calls are then let
-//! through one at a time, only among the processes that share memory with a busy one, in the order of [`Chase`].
+//! through one at a time, only of threads of the processes that share memory with a busy one, in the order of [`Chase`].
 //! Past the deadline everything is opened again, and nothing is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use protocol::{
     BusyStream, Drain, GateLevel, Held, Phase, QuiesceRequest, ReopenRequest, StepRequest, WaitingThread,
 };
 
-use super::chase::{Chase, Turn};
+use super::chase::{Caller, Chase, Turn, Waiting};
 use super::session::{GLANCE, OWN_BOUND, Session, inspect};
 use super::{Arrival, Outcome, Step, StepError, Trouble, in_parallel};
 use crate::client::Ask;
@@ -31,7 +31,7 @@ use crate::topology::{Member, groups};
 
 /// How long the first look waits: long enough for ordinary work to end by itself.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// How long a look waits after a call was let through: it grows by a twentieth each time, for machines on which even that
+/// How long a look waits after a call was let through: it grows by a hundredth each time, for machines on which even that
 /// what is about to end takes longer.
 const NEXT_LOOK: Duration = Duration::from_millis(3);
 /// How long a look waits before a call of a busy process is let through: it may just be running.
@@ -64,7 +64,9 @@ impl<'s> Quiesce<'s> {
     fn settle(&self, targets: &[Target]) -> Result<(), StepError> {
         let deadline = Instant::now() + self.session.timeout;
         let (mut level, mut look, mut next_look) = (GateLevel::Launch, FIRST_LOOK, NEXT_LOOK);
-        let mut chase = Chase::default();
+        let mut chase = Chase::new(fastrand::Rng::new());
+        // A thread that is ahead, and may just have work that runs: it goes on if that has not ended after a longer look.
+        let mut meant: Option<Caller> = None;
         let mut groups = None;
         let mut memory_steps = 0;
         loop {
@@ -89,29 +91,35 @@ impl<'s> Quiesce<'s> {
                 groups = Some(self.groups(targets)?);
             }
             let groups = groups.as_deref().unwrap_or_default();
-            let turn = chase.next(&candidates(groups, &drains), busy(&drains));
-            let going = match turn {
-                Some(Turn::Busy(_)) if look < PATIENT_LOOK => {
+            let waiting = candidates(groups, &drains);
+            let turn = match meant.take().filter(|caller| waiting.ahead.contains(caller)) {
+                Some(caller) => Some(Turn::Ahead(caller)),
+                None => chase.next(&waiting, busy(&drains)),
+            };
+            let caller = match turn {
+                Some(Turn::Ahead(caller)) if look < PATIENT_LOOK => {
                     look = PATIENT_LOOK;
+                    meant = Some(caller);
                     continue;
                 }
-                Some(Turn::Busy(pid)) => {
-                    chase.went(pid);
-                    pid
+                Some(Turn::Ahead(caller)) => {
+                    chase.went(caller);
+                    caller
                 }
-                Some(Turn::Idle(pid)) => pid,
+                Some(Turn::Free(caller)) => caller,
                 None => {
                     look = LONG_LOOK;
                     continue;
                 }
             };
-            let going: Vec<Target> = targets.iter().copied().filter(|target| target.pid == going).collect();
+            let going: Vec<Target> =
+                targets.iter().copied().filter(|target| target.pid == caller.pid).collect();
             let asked = Instant::now();
-            self.let_through(&going, Held::One)?;
+            self.let_through(&going, Held::Thread(caller.tid))?;
             memory_steps += u32::from(level == GateLevel::Memory);
             // Where an answer takes long, work that is about to end does too.
             look = next_look.max(asked.elapsed() * 2).min(LONGEST_LOOK);
-            next_look = (next_look * 21 / 20).min(LONG_LOOK);
+            next_look = (next_look * 101 / 100).min(LONG_LOOK);
         }
     }
 
@@ -157,26 +165,43 @@ impl<'s> Quiesce<'s> {
     }
 }
 
-/// Whether a step would let a call through that may help. The begin of a capture does not while another is under way: that has to
-/// come to its end, and so would the next.
-fn has_held(drain: &Drain) -> bool {
+/// The threads of a process that may be let through. The begin of a capture is not while another is under way: that has to come to
+/// its end, and so would the next; nor while the process has other threads that wait.
+fn callers(pid: Pid, drain: &Drain) -> Waiting {
     let begins = |waiting: &WaitingThread| waiting.call.starts_with("cuStreamBeginCapture");
-    drain.waiting.iter().any(|waiting| drain.captures == 0 || !begins(waiting))
+    let all_begin = drain.waiting.iter().all(begins);
+    let mut callers = Waiting::default();
+    for waiting in &drain.waiting {
+        if begins(waiting) && (drain.captures > 0 || !all_begin) {
+            continue;
+        }
+        let is_free = drain.drained || waiting.unfinished == Some(false);
+        let list = if is_free { &mut callers.free } else { &mut callers.ahead };
+        list.insert(Caller { pid, tid: waiting.tid });
+    }
+    callers
 }
 
 fn busy(drains: &Drains) -> BTreeSet<Pid> {
     drains.iter().filter(|(_, drain)| !drain.drained).map(|(pid, _)| *pid).collect()
 }
 
-/// Processes with a held call that may help a busy one.
-fn candidates(groups: &[BTreeSet<Pid>], drains: &Drains) -> Vec<Pid> {
+/// Threads with a held call that may help a busy process.
+fn candidates(groups: &[BTreeSet<Pid>], drains: &Drains) -> Waiting {
     let busy = busy(drains);
-    let held = |pid: &Pid| drains.get(pid).is_some_and(has_held);
     let connected = |pid: &Pid| groups.iter().any(|group| group.contains(pid) && !group.is_disjoint(&busy));
-    let all: Vec<Pid> = drains.keys().copied().filter(held).collect();
-    let near: Vec<Pid> = all.iter().copied().filter(connected).collect();
+    let of = |wanted: &dyn Fn(&Pid) -> bool| {
+        let mut all = Waiting::default();
+        for (&pid, drain) in drains.iter().filter(|(pid, _)| wanted(pid)) {
+            let mut callers = callers(pid, drain);
+            all.free.append(&mut callers.free);
+            all.ahead.append(&mut callers.ahead);
+        }
+        all
+    };
+    let near = of(&connected);
     // Processes may be connected by what no shim sees, a network for instance.
-    if near.is_empty() { all } else { near }
+    if near.free.is_empty() && near.ahead.is_empty() { of(&|_| true) } else { near }
 }
 
 impl Step for Quiesce<'_> {

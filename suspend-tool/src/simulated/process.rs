@@ -139,7 +139,7 @@ impl Process {
         let copies = self.needs_copies > 0 && self.memory_gate_closed;
         let launches = (0..self.held).map(|number| format!("cuLaunchKernel{number}"));
         let copy = copies.then(|| "cuMemcpyHtoDAsync_v2".to_owned());
-        let waiting = launches.chain(copy).map(|call| WaitingThread { tid: 1, call });
+        let waiting = launches.chain(copy).map(|call| WaitingThread { tid: 1, call, unfinished: None });
         Drain {
             drained: !busy && !copies,
             contexts: vec![ContextState { device: 0, busy: busy || copies }],

@@ -133,10 +133,20 @@ pub(crate) fn around_process(
     call: &str,
     pid: u32,
     index: Option<u32>,
+    body: impl FnMut() -> CuResult,
+) -> CuResult {
+    with(&config().faults, call, pid, index, body)
+}
+
+fn with(
+    faults: &[Fault],
+    call: &str,
+    pid: u32,
+    index: Option<u32>,
     mut body: impl FnMut() -> CuResult,
 ) -> CuResult {
     let mut late = None;
-    for fault in config().faults.iter().filter(|fault| fault.hits(call, pid, index)) {
+    for fault in faults.iter().filter(|fault| fault.hits(call, pid, index)) {
         match fault.effect {
             Effect::Error(error) => return Err(error),
             Effect::Late(error) => late = Some(error),
@@ -175,6 +185,31 @@ mod tests {
         assert!(faults[1].hits("cuMemcpyHtoD_v2", 1, None));
         assert!(faults[1].hits("cuMemcpy", 1, None));
         assert!(!faults[1].hits("cuMemset", 1, None));
+    }
+
+    #[test]
+    fn a_call_can_be_lost_or_made_twice() {
+        let count = |effect| {
+            let fault = parse(&format!("call:2:*={effect}")).unwrap();
+            let (mut calls, mut results) = (0, Vec::new());
+            for _ in 0..3 {
+                let body = || {
+                    calls += 1;
+                    Err(CuError::INVALID_VALUE)
+                };
+                results.push(with(&fault, "call", 1, None, body).is_ok());
+            }
+            (calls, results)
+        };
+        assert_eq!(count("lost"), (2, vec![false, true, false]));
+        let mut calls = 0;
+        let twice = parse("call:1:*=twice").unwrap();
+        let body = || {
+            calls += 1;
+            Ok(())
+        };
+        assert_eq!(with(&twice, "call", 1, None, body), Ok(()));
+        assert_eq!(calls, 2);
     }
 
     #[test]

@@ -217,12 +217,13 @@ impl<M: Machine, const OWN: usize, const SHARED: usize, const SEATS: usize> Gate
         self.waiters.call(|call| Rule::of(call).held_by == ANSWERS_HELD);
     }
 
-    /// Lets one held call through that gives work or touches memory, or else one begin of a capture. Whether there was one.
-    pub(super) fn step(&self) -> bool {
+    /// Lets one held call through that gives work or touches memory, or else one begin of a capture; of `thread` if one is
+    /// named. Whether there was one.
+    pub(super) fn step(&self, thread: Option<u32>) -> bool {
         let works = |call: CallId| {
             matches!(call.class(), Class::Launch | Class::Memory | Class::Object) && !call.begins_capture()
         };
-        self.waiters.admit(works) || self.waiters.admit(CallId::begins_capture)
+        self.waiters.admit(thread, works) || self.waiters.admit(thread, CallId::begins_capture)
     }
 
     /// Who is inside. What was closed before is exact: who is not counted now will not get in.

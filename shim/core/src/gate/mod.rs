@@ -154,7 +154,12 @@ pub fn answers_are_held() -> bool {
 /// Lets one held call through, the one that waits longest: a launch, or what is held at the memory level; where none waits, one
 /// begin of a capture. Whether there was one. It counts as inside from this moment on.
 pub fn step() -> bool {
-    GATE.step()
+    GATE.step(None)
+}
+
+/// The same, if this thread waits.
+pub fn step_thread(thread: u32) -> bool {
+    GATE.step(Some(thread))
 }
 
 /// Calls under way. After closing it is exact for what was closed: who is not counted will not get in.

@@ -291,7 +291,7 @@ fn a_step<const CALLERS: usize>() {
         })
         .collect();
     Model::begin(3, 3);
-    let stepped = gate.step();
+    let stepped = gate.step(None);
     // Who was let through is inside, or done: there is no time between the two. The others are neither.
     if gate.inside().launches == 0 {
         assert_eq!(through.load(Relaxed), u32::from(stepped));

@@ -129,14 +129,17 @@ impl<M: Machine, const SEATS: usize> Waiters<M, SEATS> {
         }
     }
 
-    /// Lets the one thread through that waits longest with a call that `may` go. Whether there was one.
-    pub(super) fn admit(&self, may: impl Fn(CallId) -> bool) -> bool {
+    /// Lets the one thread through that waits longest with a call that `may` go, and is `thread` if one is named. Whether there
+    /// was one.
+    pub(super) fn admit(&self, thread: Option<u32>, may: impl Fn(CallId) -> bool) -> bool {
         loop {
             let longest = self
                 .seats
                 .iter()
                 .filter_map(|seat| Some((seat, waiting_call(seat.state.load(Acquire))?)))
-                .filter(|(_, call)| may(*call))
+                .filter(|(seat, call)| {
+                    may(*call) && thread.is_none_or(|thread| thread == seat.thread.load(Relaxed))
+                })
                 .min_by_key(|(seat, _)| seat.arrival.load(Relaxed));
             let Some((seat, call)) = longest else { return false };
             // Else it was called meanwhile.

@@ -47,40 +47,6 @@ fn a_waiting_thread_is_listed_by_its_id_and_its_call() {
 }
 
 #[test]
-fn steps_let_threads_through_one_at_a_time_in_the_order_they_came() {
-    const COPIER: usize = 9;
-    let gate = Small::<8, 8>::new();
-    let log = std::sync::Mutex::new(Vec::new());
-    gate.close(LAUNCHES_HELD | OBJECTS_HELD).unwrap();
-    thread::scope(|scope| {
-        for name in 0..3 {
-            let (gate, log) = (&gate, &log);
-            scope.spawn(move || {
-                for _ in 0..2 {
-                    let _pass = gate.enter(LAUNCH, || false);
-                    log.lock().unwrap().push(name);
-                }
-            });
-            until("one more waiting thread", || waiting(gate).len() == name + 1);
-        }
-        scope.spawn(|| {
-            let _pass = gate.enter(COPY, || false);
-            log.lock().unwrap().push(COPIER);
-        });
-        until("the waiting copy", || waiting(&gate).len() == 4);
-        for step in 0..7 {
-            assert!(gate.step(), "step {step}");
-            let inside = || gate.inside().launches + gate.inside().objects;
-            until("the call", || log.lock().unwrap().len() == step + 1 && inside() == 0);
-            // Each comes back for its second launch before the next step.
-            until("the waiting threads", || waiting(&gate).len() == 4 - step.saturating_sub(2));
-        }
-        assert!(!gate.step(), "nobody waits any more");
-    });
-    assert_eq!(*log.lock().unwrap(), [0, 1, 2, COPIER, 0, 1, 2]);
-}
-
-#[test]
 fn a_call_from_within_a_call_goes_through() {
     let gate = Small::<1, 1>::new();
     // Once with a slot of its own, once with a shared one.

@@ -2,6 +2,7 @@
 //! `membarrier`.
 
 mod held;
+mod steps;
 mod threads;
 
 use core::cell::UnsafeCell;

@@ -43,6 +43,7 @@ use crate::holder::{Holder, RESCUE_VARIABLE, Unwatched};
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
 use crate::report::{Bars, Json, Reporter, Silent, print_line};
+use crate::state::Run;
 
 /// Carries a verb out and shows what came of it.
 pub fn carry_out(mut verb: Verb) -> Exit {
@@ -104,13 +105,19 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Ok(faults) => faults,
         Err(text) => return Outcome::new(name, Exit::Usage, text),
     };
+    let rescued = std::env::var(RESCUE_VARIABLE).ok().and_then(|run| run.parse().ok());
+    let run = match rescued.map_or_else(Run::fresh, Ok) {
+        Ok(run) => (run, rescued.is_some()),
+        Err(error) => {
+            return Outcome::new(name, Exit::Failed, format!("the system has no random numbers: {error}"));
+        }
+    };
     // Before the driver is touched: a process that has CUDA is not to be copied.
-    let hold = match holder(&verb) {
+    let hold = match holder(&verb, rescued.is_some()) {
         Ok(hold) => hold,
         Err(error) => return Outcome::failed(name, &error),
     };
-    let mut context = Context::open(reporter(json), interrupt, hold, faults);
-    context.freezes = verb.freezes();
+    let context = Context::open(reporter(json), interrupt, (hold, verb.freezes()), run, faults);
     match verb {
         Verb::Check { processes, criu, .. } => {
             with_pids(&context, name, &processes, |pids| check(&context, pids, criu.criu))
@@ -168,8 +175,7 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
 }
 
 /// Who watches over this run, and holds threads when it has ended.
-fn holder(verb: &Verb) -> Result<Rc<dyn Hold>, HoldError> {
-    let is_rescue = std::env::var_os(RESCUE_VARIABLE).is_some();
+fn holder(verb: &Verb, is_rescue: bool) -> Result<Rc<dyn Hold>, HoldError> {
     if verb.is_watched_over() && !is_rescue {
         Ok(Rc::new(Holder::start()?))
     } else {

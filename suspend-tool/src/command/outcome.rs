@@ -151,7 +151,8 @@ impl Outcome {
             lines.push(format!("{prefix}{}", self.sentence));
         }
         if let Some(next) = &self.next {
-            lines.push(format!("to finish: {next}"));
+            let purpose = if self.exit == Exit::Done { "to bring them back" } else { "to finish" };
+            lines.push(format!("{purpose}: {next}"));
         }
         lines.join("\n")
     }

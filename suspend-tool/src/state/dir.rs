@@ -57,7 +57,7 @@ pub enum StateError {
         /// The process.
         pid: Pid,
         /// The other command.
-        holder: u32,
+        holder: u64,
     },
 }
 
@@ -71,19 +71,27 @@ pub struct StateDir {
 impl StateDir {
     /// Opens the directory that the environment names, or the usual one; makes it if it is not there.
     pub fn open() -> Result<Self, StateError> {
-        let path = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
-        Self::open_at(path.map_or_else(|| PathBuf::from(USUAL), PathBuf::from))
+        Self::open_at(named())
     }
 
-    /// Opens this directory.
+    /// Opens this directory; makes it if it is not there.
     pub fn open_at(path: impl Into<PathBuf>) -> Result<Self, StateError> {
         let path = path.into();
+        match rustix::fs::mkdir(&path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::existing(path),
+            Err(errno) => Err(system("make", &path, errno)),
+        }
+    }
+
+    /// Opens this directory, or the one that the environment names, or the usual one, and makes none: for those who only
+    /// look.
+    pub fn find(path: Option<&Path>) -> Result<Self, StateError> {
+        Self::existing(path.map_or_else(named, Path::to_path_buf))
+    }
+
+    fn existing(path: PathBuf) -> Result<Self, StateError> {
         let user = rustix::process::geteuid().as_raw();
         let unfit = |wrong: String| StateError::Unfit { path: path.clone(), wrong, user };
-        match rustix::fs::mkdir(&path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(system("make", &path, errno)),
-        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => dir,
@@ -166,6 +174,12 @@ impl StateDir {
         let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
         Ok(names.filter_map(|name| OsString::from_vec(name).into_string().ok()).collect())
     }
+}
+
+/// The directory that the environment names, or the usual one.
+fn named() -> PathBuf {
+    let path = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
+    path.map_or_else(|| PathBuf::from(USUAL), PathBuf::from)
 }
 
 fn system(what: &'static str, path: &Path, errno: Errno) -> StateError {

@@ -24,6 +24,7 @@ mod team;
 mod threads;
 mod unrest;
 mod vmm;
+mod watchdogs;
 mod words;
 mod work;
 
@@ -137,6 +138,7 @@ impl Session {
             raw::obey,
             bus::obey,
             unrest::obey,
+            watchdogs::obey,
         ];
         for family in families {
             if let Some(answer) = family(self, verb, words) {

@@ -30,23 +30,35 @@ pub use outcome::{Exit, Outcome};
 pub use resume::resume;
 pub use suspend::suspend;
 
+use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::CommandFactory;
 
+use crate::check::Finding;
 use crate::cli::{Cli, PidArgs, Verb};
 use crate::faults::Faults;
 use crate::freeze::{Hold, HoldError};
 use crate::holder::{Holder, RESCUE_VARIABLE, Unwatched};
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
-use crate::report::{Bars, Json, Reporter, Silent, print_line};
+use crate::report::{Bars, Json, Reporter, Silent, print_line, unprinted};
 use crate::state::Run;
 
 /// Carries a verb out and shows what came of it.
-pub fn carry_out(mut verb: Verb) -> Exit {
+pub fn carry_out(verb: Verb) -> Exit {
+    let changes = verb.changes();
+    let exit = shown(verb);
+    let Some(error) = unprinted() else { return exit };
+    // Nobody is left to tell if this cannot be printed either.
+    let _ = writeln!(std::io::stderr().lock(), "nvsnap-gpu-suspend: the output cannot be written: {error}");
+    // What was done is done; of a verb that only looks, the output is all there is.
+    if exit == Exit::Done && !changes { Exit::Failed } else { exit }
+}
+
+fn shown(mut verb: Verb) -> Exit {
     let json = verb.json();
     let outcome = match verb {
         Verb::Completions { shell } => {
@@ -217,5 +229,10 @@ fn with_pids(
     }
     pids.sort_unstable();
     pids.dedup();
+    let own = pids.iter().copied().find(|pid| u32::try_from(pid.number()) == Ok(std::process::id()));
+    if let Some(own) = own {
+        let finding = Finding::blocker("own", format!("process {own} is this command itself"), "").of(own);
+        return Outcome::refused(name, vec![finding]).about(pids);
+    }
     verb(&pids)
 }

@@ -1,5 +1,6 @@
 //! A set of processes that is worked on: claimed, recorded, and judged by what became of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use crate::freeze::HoldError;
 use crate::lifecycle::{Left, Session, StepError, Trouble};
 use crate::pid::{Pid, listed};
 use crate::report::chain;
-use crate::state::{Claim, RecordedGpu, StateDir, StateError};
+use crate::state::{Claim, DIRECTORY_VARIABLE, RecordedGpu, StateDir, StateError};
 
 /// The state directory, and the processes claimed in it.
 #[derive(Debug)]
@@ -47,8 +48,14 @@ impl Context {
             Ok(Held { claim: Claim::on(&state, pids)?, pids: pids.to_vec(), state })
         };
         held().map_err(|error| {
-            let kind = if matches!(error, StateError::Claimed { .. }) { "claimed" } else { "state" };
-            Finding::blocker(kind, chain(&error), "")
+            let (kind, remedy) = match &error {
+                StateError::Claimed { .. } => ("claimed", String::new()),
+                StateError::System { .. } => {
+                    ("state", format!("put that right, or name another directory in {DIRECTORY_VARIABLE}"))
+                }
+                StateError::Unfit { .. } | StateError::Unreadable { .. } => ("state", String::new()),
+            };
+            Finding::blocker(kind, chain(&error), remedy)
         })
     }
 
@@ -151,7 +158,8 @@ fn untold(error: &StepError, left: &[Left]) -> String {
     };
     match error {
         StepError::Processes { stage, failures } if failures.iter().all(is_told) => {
-            format!("`{stage}` failed on process {}", listed(failures.iter().map(|(pid, _)| *pid)))
+            let pids: BTreeSet<Pid> = failures.iter().map(|(pid, _)| *pid).collect();
+            format!("`{stage}` failed on process {}", listed(pids))
         }
         error => chain(error),
     }

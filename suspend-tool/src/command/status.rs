@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::outcome::with_event;
 use super::resume::{forgotten, runs};
 use super::set::resume_command;
+use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, Standing, judge};
 use crate::driver::state_name;
@@ -129,7 +130,11 @@ pub(super) fn list(context: &Context, json: bool) -> Outcome {
             print_object(&with_event("process", object));
             continue;
         }
-        let answer = in_the_way.first().map_or_else(|| "ready".to_owned(), |finding| finding.kind.to_owned());
+        let answer = match in_the_way.first() {
+            _ if are_suspended(std::slice::from_ref(seen)) => "suspended".to_owned(),
+            Some(finding) => finding.kind.to_owned(),
+            None => "ready".to_owned(),
+        };
         let [pid, name, phase, driver, _, _, on_gpu, _] = cells(seen);
         rows.push(vec![pid, name, phase, driver, on_gpu, answer]);
     }

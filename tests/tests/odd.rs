@@ -193,3 +193,39 @@ fn two_commands_at_once_do_not_get_into_each_others_way() -> Result<()> {
     }
     Ok(())
 }
+
+/// Nothing in the state directory is needed to resume.
+#[test]
+fn records_that_cannot_be_understood_are_named_and_keep_nobody_from_a_resume() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = worker(&machine)?;
+    let (before, pid) = (worker.ok("sum x 0 4M")?, worker.pid());
+    machine.suspend(&[pid])?.done()?;
+    let record = machine.path(&format!("state/{pid}.json"));
+    let whole = std::fs::read(&record)?;
+    std::fs::write(&record, &whole[..whole.len() / 2])?;
+    std::fs::write(machine.path("state/1.json"), "")?;
+    std::os::unix::fs::symlink("/etc/passwd", machine.path("state/2.json"))?;
+    let text = machine.resume(&[pid])?.done()?.text();
+    for name in [&format!("{pid}.json"), "1.json", "2.json"] {
+        ensure!(
+            text.lines().any(|line| line.starts_with("warning: ") && line.contains(name)),
+            "{name}: {text}"
+        );
+    }
+    ensure!(worker.ok("sum x 0 4M")? == before);
+    machine.suspend(&[pid])?.done()?;
+    machine.resume(&[pid])?.done()?;
+    ensure!(worker.ok("sum x 0 4M")? == before);
+    Ok(())
+}
+
+#[test]
+fn what_the_command_starts_itself_is_of_no_use_by_hand() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    for numbers in ["0 1", "7 8", "3 3", "-- -1 2000000000"] {
+        let (text, code) = by_shell(&machine, &format!("\"$TOOL\" hold {numbers}"))?;
+        ensure!(code == Some(1) && text.contains("of no use by hand"), "{numbers}: {code:?} {text}");
+    }
+    Ok(())
+}

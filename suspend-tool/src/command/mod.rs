@@ -74,7 +74,14 @@ fn shown(mut verb: Verb) -> Exit {
         Verb::StoreGc(args) => chunks::collect_store(&args),
         Verb::StoreVerify(args) => chunks::verify(&args),
         Verb::Hold { channel, command } => {
-            return if crate::holder::serve(channel, command).is_ok() { Exit::Done } else { Exit::Failed };
+            if crate::holder::serve(channel, command).is_ok() {
+                return Exit::Done;
+            }
+            Outcome::new(
+                "hold",
+                Exit::Failed,
+                "this is what a suspend starts by itself, and of no use by hand",
+            )
         }
         verb => on_machine(verb, json),
     };

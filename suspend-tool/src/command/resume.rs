@@ -64,6 +64,8 @@ pub(super) fn resume_from(
         })
         .collect();
     findings.extend(seen.iter().filter_map(cannot_take_part));
+    let broken = Record::not_understood(&held.state);
+    findings.extend(broken.iter().map(|error| Finding::warning("state", chain(error), "")));
     if !seen.iter().any(Seen::takes_part) && refusal(&findings).is_none() {
         findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", ""));
     }

@@ -42,9 +42,16 @@ struct Holder {
     finished: bool,
 }
 
-/// Serves one command, and holds what it leaves behind. The descriptors are those that the command passed on.
+/// Serves one command, and holds what it leaves behind. The descriptors are those that the command passed on; somebody
+/// who calls this by hand has none.
 pub fn serve(channel: RawFd, command: RawFd) -> io::Result<()> {
     close_others(&BTreeSet::from([channel, command]));
+    for fd in [channel, command] {
+        // SAFETY: a number and a question; nothing is done to what it stands for.
+        if fd <= 2 || channel == command || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+    }
     // SAFETY: passed on for us, and nobody else in this process knows it.
     let channel = unsafe { OwnedFd::from_raw_fd(channel) };
     // SAFETY: as above.

@@ -44,7 +44,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// A file in it does not look as it should.
-    #[error("{path} cannot be understood: remove it if no process is suspended")]
+    #[error("{path} cannot be understood and is passed over: remove it")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -140,9 +140,15 @@ impl StateDir {
         self.remove(&fresh)?;
         let mut file = self.open_file(&fresh, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        written.map_err(|error| self.system("write", &fresh, error))?;
-        rustix::fs::renameat(&self.dir, &fresh, &self.dir, name)
-            .map_err(|errno| self.system("rename", &fresh, errno))?;
+        let placed = written.map_err(|error| self.system("write", &fresh, error)).and_then(|()| {
+            rustix::fs::renameat(&self.dir, &fresh, &self.dir, name)
+                .map_err(|errno| self.system("rename", &fresh, errno))
+        });
+        if placed.is_err() {
+            // What is in the way of it now is the cause that was found.
+            let _ = self.remove(&fresh);
+        }
+        placed?;
         rustix::fs::fsync(&self.dir).map_err(|errno| self.system("sync", "", errno))
     }
 
@@ -215,6 +221,16 @@ mod tests {
         again.remove("a").unwrap();
         again.remove("a").unwrap();
         assert_eq!(again.read("a").unwrap(), None);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open_at(folder.path().join("state")).unwrap();
+        // A file cannot take the place of a directory.
+        std::fs::create_dir(folder.path().join("state/a")).unwrap();
+        assert!(state.write("a", b"one").is_err());
+        assert!(!state.names().unwrap().iter().any(|name| name.starts_with("a.")));
     }
 
     #[test]

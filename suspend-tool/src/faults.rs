@@ -7,7 +7,8 @@
 //!   `*` all.
 //! * `pid`: the process the call is about, or `*`.
 //! * `effect`: `error` does nothing and fails, `late` does the call and fails all the same, `delay(MS)` waits first,
-//!   `term`, `int` and `kill` send that signal to this command before the call; `crash` kills its holder as well.
+//!   `term`, `int` and `kill` send that signal to this command before the call; `crash` kills its holder as well, and
+//!   `stall` stops its holder (SIGSTOP) and then kills this command.
 //!
 //! `NVSNAP_GPU_SUSPEND_TRACE=FILE` appends a line `call pid` for every such call before it is made, so that a test can take
 //! the places from a run that succeeds.
@@ -27,6 +28,7 @@ use crate::client::{Patience, ShimError, Shims};
 use crate::driver::{CheckpointCall, Driver, DriverError, Gpu};
 use crate::freeze::{self, Hold, HoldError, NotFrozen, Thawer};
 use crate::pid::{Pid, Target};
+use crate::state::Run;
 
 /// Orders faults.
 pub const FAULTS_VARIABLE: &str = "NVSNAP_GPU_SUSPEND_FAULTS";
@@ -54,8 +56,11 @@ enum Effect {
     Error,
     Late,
     Delay(Duration),
-    Signal(i32),
-    Crash,
+    /// A signal to this command, behind one to its holder or 0.
+    Signal {
+        holder: i32,
+        command: i32,
+    },
 }
 
 /// What a call has to do in place of, or beside, what it is there for.
@@ -107,10 +112,9 @@ impl Faults {
                 Effect::Error => return Order::Fail,
                 Effect::Late => order = Order::DoAndFail,
                 Effect::Delay(time) => std::thread::sleep(time),
-                Effect::Signal(number) => signal(std::process::id(), number),
-                Effect::Crash => {
-                    signal(self.holder.load(Ordering::Relaxed).unsigned_abs(), libc::SIGKILL);
-                    signal(std::process::id(), libc::SIGKILL);
+                Effect::Signal { holder, command } => {
+                    signal(self.holder.load(Ordering::Relaxed).unsigned_abs(), holder);
+                    signal(std::process::id(), command);
                 }
             }
         }
@@ -183,10 +187,11 @@ fn parse_one(text: &str) -> Result<Fault, String> {
     let effect = match effect {
         "error" => Effect::Error,
         "late" => Effect::Late,
-        "term" => Effect::Signal(libc::SIGTERM),
-        "int" => Effect::Signal(libc::SIGINT),
-        "kill" => Effect::Signal(libc::SIGKILL),
-        "crash" => Effect::Crash,
+        "term" => Effect::Signal { holder: 0, command: libc::SIGTERM },
+        "int" => Effect::Signal { holder: 0, command: libc::SIGINT },
+        "kill" => Effect::Signal { holder: 0, command: libc::SIGKILL },
+        "crash" => Effect::Signal { holder: libc::SIGKILL, command: libc::SIGKILL },
+        "stall" => Effect::Signal { holder: libc::SIGSTOP, command: libc::SIGKILL },
         other => {
             let time = other.strip_prefix("delay(").and_then(|rest| rest.strip_suffix(')'));
             let time = time.ok_or_else(|| format!("there is no effect '{other}'"))?;
@@ -301,8 +306,8 @@ impl Hold for FaultyHold {
         self.0.process()
     }
 
-    fn watch(&self, rescue: Vec<OsString>) -> Result<(), HoldError> {
-        self.0.watch(rescue)?;
+    fn watch(&self, run: Run, rescue: Vec<OsString>) -> Result<(), HoldError> {
+        self.0.watch(run, rescue)?;
         self.1.holder.store(self.0.process().unwrap_or(0), Ordering::Relaxed);
         Ok(())
     }

@@ -40,6 +40,9 @@ impl fmt::Debug for Interrupt {
 impl Interrupt {
     /// Takes the signals of this process. Call it before any thread is started: threads inherit the mask.
     pub fn take() -> io::Result<Self> {
+        // A file that may grow no more is an error like any other, and no reason to end in the middle.
+        // SAFETY: no handler is installed.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         let mut set = empty_set();
         for (number, _) in TAKEN {
             // SAFETY: an initialised set and a valid number.

@@ -130,9 +130,14 @@ impl Machine {
     /// Runs a verb, made ready by `ready`, once nobody else works on the processes any more: after a command was killed,
     /// its holder still carries on what it began, and everybody else is refused meanwhile.
     pub fn verb_when_free(&self, ready: impl Fn(Tool) -> Tool, verb: &str, pids: &[i32]) -> Result<Outcome> {
+        self.when_free(|tool| ready(tool).verb(verb, pids))
+    }
+
+    /// The same for any run.
+    pub fn when_free(&self, run: impl Fn(Tool) -> Result<Outcome>) -> Result<Outcome> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let outcome = ready(self.tool()).verb(verb, pids)?;
+            let outcome = run(self.tool())?;
             let is_early = outcome.code == 4 && outcome.text().contains("another nvsnap-gpu-suspend");
             if !is_early || Instant::now() > deadline {
                 return Ok(outcome);

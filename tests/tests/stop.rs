@@ -160,3 +160,24 @@ fn what_cannot_be_suspended_is_not_ended_either() -> Result<()> {
     ensure!(worker.ok("echo here")? == "here");
     Ok(())
 }
+
+#[test]
+fn what_is_refused_leaves_a_stopped_process_stopped_and_status_names_what_continues_it() -> Result<()> {
+    let pair = Pair::new()?;
+    let (machine, pids) = (&pair.machine, pair.pids());
+    machine.suspend(&pids)?.done()?;
+    machine.tool().verb("stop", &pids)?.done()?;
+    let nowhere = machine.tool().option("--store").argument(machine.path("nowhere"));
+    let refused = nowhere.verb("resume", &pids)?.exits(4)?;
+    ensure!(refused.text().contains("nowhere"), "{}", refused.text());
+    for pid in pids {
+        Thread::all_until(pid, is_stopped)?;
+        // Each of the two knows the other.
+        let status = machine.tool().option("--json").verb("status", &[pid])?.done()?;
+        let summary = status.events()?.pop().context("a summary")?;
+        let command = format!("nvsnap-gpu-suspend resume {} {}", pids[0].min(pids[1]), pids[0].max(pids[1]));
+        ensure!(summary["next"] == command, "{summary}");
+    }
+    machine.resume(&pids)?.done()?;
+    pair.is_as_it_was()
+}

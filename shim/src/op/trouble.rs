@@ -3,7 +3,7 @@
 use core::fmt;
 
 use cuda_sys::CuError;
-use protocol::{Cause, Failure, Phase};
+use protocol::{Cause, Failure, Phase, VerbKind};
 use shim_core::world::{Description, Origin};
 
 use crate::peer::PeerError;
@@ -60,18 +60,21 @@ impl Trouble {
             Why::NotHeld => Cause::BadRequest,
         };
         let pid = std::process::id();
-        let message = format!("process {pid}: {verb} of {}: {}{}", self.object, self.why, self.advice());
+        let message = format!("process {pid}: {verb} of {}: {}{}", self.object, self.why, self.advice(verb));
         Failure { cause, message, phase }
     }
 
     /// What to do about it, where that is known.
-    fn advice(&self) -> &'static str {
+    fn advice(&self, verb: &str) -> &'static str {
         match &self.why {
             Why::Transfer(TransferError::Driver { error, .. }) if *error == CuError::OUT_OF_MEMORY => {
                 "; free memory of the GPU and repeat the command"
             }
             Why::Transfer(TransferError::OverLimit { .. }) => {
                 "; free host memory or raise the limit of the cgroup"
+            }
+            Why::Transfer(TransferError::Storage { .. }) if verb == VerbKind::Load.name() => {
+                "; put back what is missing, or name with --store where the store is now"
             }
             Why::Peer(PeerError::TimedOut { .. }) => "; repeat the command when that process is back",
             _ => "",

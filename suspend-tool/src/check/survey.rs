@@ -129,7 +129,12 @@ impl Machine {
                 Ok(stat) if self.proc.is_stopped(pid, stat.state) => {
                     unseen.push((pid, Trouble::Stopped { pid }))
                 }
-                Ok(stat) => targets.push(Target { pid, start: stat.start }),
+                Ok(stat) => match self.proc.is_process(pid) {
+                    Err(source @ ProcError::Thread { .. }) => {
+                        unseen.push((pid, Trouble::Proc { pid, source }))
+                    }
+                    _ => targets.push(Target { pid, start: stat.start }),
+                },
                 Err(ProcError::Gone { .. }) => unseen.push((pid, gone(pid))),
                 Err(source) => unseen.push((pid, Trouble::Proc { pid, source })),
             }

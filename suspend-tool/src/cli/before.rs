@@ -1,27 +1,77 @@
-//! Options that stand before the verb, and how the verb takes them.
+//! Options that stand before the verb, and which verb takes which.
 
-use clap::Args;
+use super::{Before, FreezeArgs, MapArgs, OutputArgs, PidArgs, SaveArgs, Verb, WaitArgs, unfit};
 
-use super::{CriuArgs, FreezeArgs, MapArgs, OutputArgs, SaveArgs, TreeArgs, Verb, WaitArgs, wrong};
+impl Verb {
+    pub(super) fn output(&mut self) -> Option<&mut OutputArgs> {
+        match self {
+            Self::Check { output, .. }
+            | Self::Status { output, .. }
+            | Self::List { output }
+            | Self::Suspend { output, .. }
+            | Self::Resume { output, .. }
+            | Self::Stop { output, .. }
+            | Self::Kill { output, .. }
+            | Self::Gpus { output, .. }
+            | Self::Quiesce { output, .. }
+            | Self::Release { output, .. }
+            | Self::Checkpoint { output, .. }
+            | Self::Restore { output, .. }
+            | Self::Stage { output, .. }
+            | Self::Load { output, .. }
+            | Self::Remap { output, .. }
+            | Self::Reopen { output, .. } => Some(output),
+            Self::CachePrefetch(args) => Some(&mut args.output),
+            Self::CacheGc(args) => Some(&mut args.output),
+            Self::StoreGc(args) => Some(&mut args.output),
+            Self::StoreVerify(args) => Some(&mut args.output),
+            Self::Run { .. } | Self::Hold { .. } | Self::Completions { .. } | Self::Man { .. } => None,
+        }
+    }
 
-/// Options before the verb.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-#[command(next_help_heading = "Options, also behind the verbs that take them")]
-pub struct Before {
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    #[command(flatten)]
-    pub(crate) wait: WaitArgs,
-    #[command(flatten)]
-    pub(crate) map: MapArgs,
-    #[command(flatten)]
-    pub(crate) freeze: FreezeArgs,
-    #[command(flatten)]
-    pub(crate) tree: TreeArgs,
-    #[command(flatten)]
-    pub(crate) criu: CriuArgs,
-    #[command(flatten)]
-    pub(crate) save: SaveArgs,
+    fn wait(&mut self) -> Option<&mut WaitArgs> {
+        match self {
+            Self::Suspend { wait, .. }
+            | Self::Kill { wait, .. }
+            | Self::Quiesce { wait, .. }
+            | Self::Checkpoint { wait, .. } => Some(wait),
+            _ => None,
+        }
+    }
+
+    fn freeze(&mut self) -> Option<&mut FreezeArgs> {
+        match self {
+            Self::Check { freeze, .. } | Self::Suspend { freeze, .. } => Some(freeze),
+            _ => None,
+        }
+    }
+
+    fn map(&mut self) -> Option<&mut MapArgs> {
+        match self {
+            Self::Resume { map, .. } | Self::Restore { map, .. } => Some(map),
+            _ => None,
+        }
+    }
+
+    fn processes(&mut self) -> Option<&mut PidArgs> {
+        match self {
+            Self::Check { processes, .. }
+            | Self::Status { processes, .. }
+            | Self::Suspend { processes, .. }
+            | Self::Resume { processes, .. }
+            | Self::Stop { processes, .. }
+            | Self::Kill { processes, .. }
+            | Self::Quiesce { processes, .. }
+            | Self::Release { processes, .. }
+            | Self::Checkpoint { processes, .. }
+            | Self::Restore { processes, .. }
+            | Self::Stage { processes, .. }
+            | Self::Load { processes, .. }
+            | Self::Remap { processes, .. }
+            | Self::Reopen { processes, .. } => Some(processes),
+            _ => None,
+        }
+    }
 }
 
 impl Verb {
@@ -53,7 +103,9 @@ impl Verb {
         }
         Ok(())
     }
+}
 
+impl Verb {
     fn take_places(&mut self, mut before: SaveArgs) -> Result<(), clap::Error> {
         match self {
             Self::Check { save, .. } | Self::Suspend { save, .. } | Self::Release { save, .. } => {
@@ -68,8 +120,4 @@ impl Verb {
         // What nobody has taken.
         before.given().map_or(Ok(()), |option| Err(unfit(option, self.name())))
     }
-}
-
-fn unfit(option: &str, verb: &str) -> clap::Error {
-    wrong(clap::error::ErrorKind::UnknownArgument, format!("`{verb}` has no option {option}"))
 }

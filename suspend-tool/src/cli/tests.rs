@@ -1,5 +1,7 @@
 //! Which options go with which verb, before it and behind it.
 
+use std::time::Duration;
+
 use super::*;
 
 fn parse(line: &str) -> Result<Verb, clap::Error> {

@@ -90,15 +90,21 @@ pub enum ShimError {
         source: EncodeError,
     },
     /// The process carried the request out, and failed.
-    #[error("`{verb}` failed in process {pid}")]
+    #[error("{}", told(*.pid, .verb, .failure))]
     Refused {
         /// The process.
         pid: Pid,
         /// The verb.
         verb: &'static str,
         /// Its own words.
-        source: Failure,
+        failure: Failure,
     },
+}
+
+/// What a process says of itself begins with its number, which is not told twice.
+fn told(pid: Pid, verb: &str, failure: &Failure) -> String {
+    let words = failure.message.strip_prefix(&format!("process {pid}: ")).unwrap_or(&failure.message);
+    format!("`{verb}` failed in process {pid}: {words}")
 }
 
 impl ShimError {
@@ -110,7 +116,7 @@ impl ShimError {
     /// Where the process says it stands after a failure.
     pub fn phase(&self) -> Option<Phase> {
         match self {
-            Self::Refused { source, .. } => Some(source.phase),
+            Self::Refused { failure, .. } => Some(failure.phase),
             _ => None,
         }
     }
@@ -118,7 +124,7 @@ impl ShimError {
     /// The kind of failure that the process reports.
     pub fn cause(&self) -> Option<Cause> {
         match self {
-            Self::Refused { source, .. } => Some(source.cause),
+            Self::Refused { failure, .. } => Some(failure.cause),
             _ => None,
         }
     }

@@ -81,8 +81,8 @@ impl<S: Shims + ?Sized> Ask for S {
         match header.kind {
             FrameKind::Reply => protocol::decode_reply::<V>(&frame.body).map_err(malformed),
             FrameKind::Failure | FrameKind::Request => {
-                let source = protocol::decode_failure(&frame.body).map_err(malformed)?;
-                Err(ShimError::Refused { pid, verb, source })
+                let failure = protocol::decode_failure(&frame.body).map_err(malformed)?;
+                Err(ShimError::Refused { pid, verb, failure })
             }
         }
     }

@@ -9,8 +9,8 @@ use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, cannot_freeze, judge};
 use crate::cli::SaveArgs;
 use crate::pid::Pid;
-use crate::report::bytes;
-use crate::state::Record;
+use crate::report::{bytes, counted};
+use crate::state::{Record, StateDir};
 
 /// Tells whether a suspend of these processes in place would succeed, and what is in the way.
 pub fn check(context: &Context, pids: &[Pid], criu: bool) -> Outcome {
@@ -46,11 +46,12 @@ pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &Save
         (verdict.saved.values().copied().fold(0, u64::saturating_add), "host memory")
     };
     let sentence = if blocked > 0 {
-        format!("a suspend would be refused: {blocked} thing(s) in the way")
+        let things = counted(blocked, "thing is", "things are");
+        format!("a suspend would be refused: {things} in the way")
     } else {
         format!(
-            "a suspend of {} process(es) would succeed; it saves {} to {place} (looked for {:.2} s)",
-            taking_part.len(),
+            "a suspend of {} would succeed; it saves {} to {place} (looked for {:.2} s)",
+            counted(taking_part.len(), "process", "processes"),
             bytes(saved),
             begun.elapsed().as_secs_f64()
         )
@@ -64,6 +65,7 @@ pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &Save
 fn cannot_come_back(context: &Context, seen: &[Seen], pids: &[Pid]) -> Vec<Finding> {
     let Ok(driver) = &context.machine.driver else { return Vec::new() };
     let boot = context.machine.proc.boot_id().unwrap_or_default();
-    let records = context.state().and_then(|state| Record::of(&state, &boot, pids)).unwrap_or_default();
+    let records = StateDir::find(context.state_dir.as_deref());
+    let records = records.and_then(|state| Record::of(&state, &boot, pids)).unwrap_or_default();
     on_which_gpus(&**driver, seen, &records, None, pids).err().unwrap_or_default()
 }

@@ -15,6 +15,7 @@ use crate::lifecycle::{Participant, Session};
 use crate::pid::Pid;
 use crate::proc::{ProcError, ProcFs};
 use crate::report::{Event, Reporter};
+use crate::state::Run;
 
 /// What the verbs work with.
 pub struct Context {
@@ -28,6 +29,10 @@ pub struct Context {
     pub hold: Rc<dyn Hold>,
     /// Whether a suspend is to hold threads still.
     pub freezes: bool,
+    /// Which run of the command this is, or is part of.
+    pub run: Run,
+    /// Whether it carries on what a command began that has died.
+    pub rescues: bool,
     /// Where the state directory is, if not at the usual place.
     pub state_dir: Option<std::path::PathBuf>,
 }
@@ -43,7 +48,8 @@ impl Context {
     pub fn open(
         reporter: Arc<dyn Reporter>,
         interrupt: Rc<Interrupt>,
-        hold: Rc<dyn Hold>,
+        (hold, freezes): (Rc<dyn Hold>, bool),
+        (run, rescues): (Run, bool),
         faults: Option<Arc<Faults>>,
     ) -> Self {
         let proc = ProcFs::default();
@@ -62,7 +68,7 @@ impl Context {
             }
         };
         let machine = Machine { proc, driver, shims };
-        Self { machine, reporter, interrupt, hold, freezes: true, state_dir: None }
+        Self { machine, reporter, interrupt, hold, freezes, run, rescues, state_dir: None }
     }
 
     /// A run over these processes.

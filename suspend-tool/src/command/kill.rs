@@ -25,8 +25,8 @@ pub(super) fn kill(context: &Context, pids: &[Pid], timeout: Duration) -> Outcom
     let proc = &context.machine.proc;
     let boot = proc.boot_id().unwrap_or_default();
     let records = Record::of(&held.state, &boot, pids).unwrap_or_default();
-    // What is stopped cannot answer, and is not to be found stopped again: it ends.
-    std::mem::forget(Stopped::go_on(proc, pids, &records));
+    // What is stopped cannot answer. It is found stopped again unless it ends.
+    let _stopped = Stopped::go_on(proc, pids, &records);
     let (seen, _) = context.machine.look_at(pids, false);
     if !are_suspended(&seen) {
         let suspended = suspend_held(context, pids, timeout, &SaveArgs::default(), &held);
@@ -35,6 +35,9 @@ pub(super) fn kill(context: &Context, pids: &[Pid], timeout: Duration) -> Outcom
         }
     }
     let targets: Vec<Target> = seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target).collect();
+    if let Err(error) = context.begin(&held) {
+        return Outcome::failed(VERB, &error).about(pids.to_vec());
+    }
     for target in &targets {
         send(proc, *target, Signal::KILL);
     }

@@ -31,22 +31,35 @@ pub use outcome::{Exit, Outcome};
 pub use resume::resume;
 pub use suspend::suspend;
 
+use std::io::Write;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::CommandFactory;
 
+use crate::check::Finding;
 use crate::cli::{Cli, PidArgs, Verb};
 use crate::faults::Faults;
 use crate::freeze::{Hold, HoldError};
 use crate::holder::{Holder, RESCUE_VARIABLE, Unwatched};
 use crate::interrupt::Interrupt;
 use crate::pid::Pid;
-use crate::report::{Bars, Json, Reporter, Silent, print_line};
+use crate::report::{Bars, Json, Reporter, Silent, print_line, unprinted};
+use crate::state::Run;
 
 /// Carries a verb out and shows what came of it.
-pub fn carry_out(mut verb: Verb) -> Exit {
+pub fn carry_out(verb: Verb) -> Exit {
+    let changes = verb.changes();
+    let exit = shown(verb);
+    let Some(error) = unprinted() else { return exit };
+    // Nobody is left to tell if this cannot be printed either.
+    let _ = writeln!(std::io::stderr().lock(), "nvsnap-gpu-suspend: the output cannot be written: {error}");
+    // What was done is done; of a verb that only looks, the output is all there is.
+    if exit == Exit::Done && !changes { Exit::Failed } else { exit }
+}
+
+fn shown(mut verb: Verb) -> Exit {
     let json = verb.json();
     let outcome = match verb {
         Verb::Completions { shell } => {
@@ -62,7 +75,14 @@ pub fn carry_out(mut verb: Verb) -> Exit {
         Verb::StoreGc(args) => chunks::collect_store(&args),
         Verb::StoreVerify(args) => chunks::verify(&args),
         Verb::Hold { channel, command } => {
-            return if crate::holder::serve(channel, command).is_ok() { Exit::Done } else { Exit::Failed };
+            if crate::holder::serve(channel, command).is_ok() {
+                return Exit::Done;
+            }
+            Outcome::new(
+                "hold",
+                Exit::Failed,
+                "this is what a suspend starts by itself, and of no use by hand",
+            )
         }
         verb => on_machine(verb, json),
     };
@@ -105,13 +125,19 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
         Ok(faults) => faults,
         Err(text) => return Outcome::new(name, Exit::Usage, text),
     };
+    let rescued = std::env::var(RESCUE_VARIABLE).ok().and_then(|run| run.parse().ok());
+    let run = match rescued.map_or_else(Run::fresh, Ok) {
+        Ok(run) => (run, rescued.is_some()),
+        Err(error) => {
+            return Outcome::new(name, Exit::Failed, format!("the system has no random numbers: {error}"));
+        }
+    };
     // Before the driver is touched: a process that has CUDA is not to be copied.
-    let hold = match holder(&verb) {
+    let hold = match holder(&verb, rescued.is_some()) {
         Ok(hold) => hold,
         Err(error) => return Outcome::failed(name, &error),
     };
-    let mut context = Context::open(reporter(json), interrupt, hold, faults);
-    context.freezes = verb.freezes();
+    let context = Context::open(reporter(json), interrupt, (hold, verb.freezes()), run, faults);
     match verb {
         Verb::Check { processes, criu, save, .. } => {
             with_pids(&context, name, &processes, |pids| check::check_for(&context, pids, criu.criu, &save))
@@ -169,8 +195,7 @@ fn on_machine(verb: Verb, json: bool) -> Outcome {
 }
 
 /// Who watches over this run, and holds threads when it has ended.
-fn holder(verb: &Verb) -> Result<Rc<dyn Hold>, HoldError> {
-    let is_rescue = std::env::var_os(RESCUE_VARIABLE).is_some();
+fn holder(verb: &Verb, is_rescue: bool) -> Result<Rc<dyn Hold>, HoldError> {
     if verb.is_watched_over() && !is_rescue {
         Ok(Rc::new(Holder::start()?))
     } else {
@@ -212,5 +237,10 @@ fn with_pids(
     }
     pids.sort_unstable();
     pids.dedup();
+    let own = pids.iter().copied().find(|pid| u32::try_from(pid.number()) == Ok(std::process::id()));
+    if let Some(own) = own {
+        let finding = Finding::blocker("own", format!("process {own} is this command itself"), "").of(own);
+        return Outcome::refused(name, vec![finding]).about(pids);
+    }
     verb(&pids)
 }

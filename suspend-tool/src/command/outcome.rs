@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::check::Finding;
 use crate::lifecycle::{Left, Tally};
 use crate::pid::Pid;
-use crate::report::{chain, fates, print_line, print_object, seconds, stages};
+use crate::report::{chain, counted, fates, print_line, print_object, seconds, stages};
 
 /// The exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,10 +94,8 @@ impl Outcome {
     /// A refusal.
     pub fn refused(verb: &'static str, findings: Vec<Finding>) -> Self {
         let blockers = findings.iter().filter(|finding| finding.blocks()).count();
-        let sentence = match blockers {
-            1 => "refused, nothing was touched: one thing is in the way".to_owned(),
-            count => format!("refused, nothing was touched: {count} things are in the way"),
-        };
+        let things = counted(blockers, "thing is", "things are");
+        let sentence = format!("refused, nothing was touched: {things} in the way");
         Self { findings, ..Self::new(verb, Exit::Refused, sentence) }
     }
 
@@ -151,7 +149,8 @@ impl Outcome {
             lines.push(format!("{prefix}{}", self.sentence));
         }
         if let Some(next) = &self.next {
-            lines.push(format!("to finish: {next}"));
+            let purpose = if self.exit == Exit::Done { "to bring them back" } else { "to finish" };
+            lines.push(format!("{purpose}: {next}"));
         }
         lines.join("\n")
     }

@@ -33,8 +33,13 @@ struct Set {
     begun: Instant,
 }
 
-/// Opens the set, or says why it cannot be.
+/// Opens the set to begin something with it, or says why it cannot be.
 fn open(context: &Context, verb: &'static str, pids: &[Pid], timeout: Duration) -> Result<Set, Box<Outcome>> {
+    look(context, verb, pids, timeout)?.begin(context, verb)
+}
+
+/// Looks at the set, or says why it cannot be opened.
+fn look(context: &Context, verb: &'static str, pids: &[Pid], timeout: Duration) -> Result<Set, Box<Outcome>> {
     let begun = Instant::now();
     let refused = |finding| Box::new(Outcome::refused(verb, vec![finding]).about(pids.to_vec()));
     let held = context.hold(pids).map_err(refused)?;
@@ -59,6 +64,12 @@ fn open(context: &Context, verb: &'static str, pids: &[Pid], timeout: Duration) 
 }
 
 impl Set {
+    /// From here on it is refused no more.
+    fn begin(self, context: &Context, verb: &'static str) -> Result<Self, Box<Outcome>> {
+        context.begin(&self.held).map_err(|error| Box::new(Outcome::failed(verb, &error)))?;
+        Ok(self)
+    }
+
     /// What came of it.
     fn finish(&self, verb: &'static str, result: Result<(), StepError>) -> Outcome {
         match result {
@@ -101,13 +112,17 @@ pub(super) fn quiesce(context: &Context, pids: &[Pid], timeout: Duration) -> Out
 
 pub(super) fn release(context: &Context, pids: &[Pid], save: &SaveArgs) -> Outcome {
     let verb = Stage::Release.name();
-    let set = match open(context, verb, pids, WAIT) {
+    let set = match look(context, verb, pids, WAIT) {
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
     let storage = match Storage::open(save, &set.seen) {
         Ok(storage) => storage,
         Err(finding) => return Outcome::refused(verb, vec![finding]).about(pids.to_vec()),
+    };
+    let set = match set.begin(context, verb) {
+        Ok(set) => set,
+        Err(outcome) => return *outcome,
     };
     let to = target(storage.as_ref(), save);
     let decide: Decide<'_> = Box::new(|| {
@@ -135,7 +150,7 @@ pub(super) fn checkpoint(context: &Context, pids: &[Pid], timeout: Duration) -> 
 
 pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
     let verb = Stage::Restore.name();
-    let set = match open(context, verb, pids, WAIT) {
+    let set = match look(context, verb, pids, WAIT) {
         Ok(set) => set,
         Err(outcome) => return *outcome,
     };
@@ -147,6 +162,10 @@ pub(super) fn restore(context: &Context, pids: &[Pid], map: Option<&Path>) -> Ou
     let map = match on_which_gpus(&*set.driver, &set.seen, &records, map, pids) {
         Ok(map) => map,
         Err(findings) => return Outcome::refused(verb, findings).about(pids.to_vec()),
+    };
+    let set = match set.begin(context, verb) {
+        Ok(set) => set,
+        Err(outcome) => return *outcome,
     };
     let restored = Checkpoint::new(&set.session, map.pairs.clone()).undo();
     let unlocked = Lock::new(&set.session, map.pairs).undo();
@@ -160,12 +179,12 @@ fn open_reading(
     pids: &[Pid],
     places: &PlaceArgs,
 ) -> Result<Set, Box<Outcome>> {
-    let mut set = open(context, verb, pids, WAIT)?;
+    let mut set = look(context, verb, pids, WAIT)?;
     match read_from(places, &set.seen) {
         Ok(from) => set.session.from = from,
         Err(findings) => return Err(Box::new(Outcome::refused(verb, findings).about(pids.to_vec()))),
     }
-    Ok(set)
+    set.begin(context, verb)
 }
 
 pub(super) fn stage(context: &Context, pids: &[Pid], places: &PlaceArgs) -> Outcome {

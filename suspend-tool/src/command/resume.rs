@@ -8,14 +8,14 @@ use cuda_sys::{ProcessState, Uuid};
 use protocol::{Phase, ReadFrom};
 
 use super::gpus::{parse_uuid, read_list};
-use super::set::{after_failure, finished};
+use super::set::{after_failure, finished, resume_arguments};
 use super::stopped::Stopped;
 use super::storage::{read_from, stage};
 use super::{Context, Exit, Outcome};
 use crate::check::{Before, Finding, GpuMap, Seen, Standing, enough_memory, gpu_map, refusal};
 use crate::cli::PlaceArgs;
 use crate::driver::Driver;
-use crate::lifecycle::{Orders, StepError, steps, undo_all};
+use crate::lifecycle::{Orders, StepError, Trouble, steps, undo_all};
 use crate::pid::{Pid, listed};
 use crate::report::chain;
 use crate::state::{Needed, Record};
@@ -32,7 +32,7 @@ pub fn resume(context: &Context, pids: &[Pid], map: Option<&Path>) -> Outcome {
 pub(super) fn resume_from(
     context: &Context,
     pids: &[Pid],
-    map: Option<&Path>,
+    map_file: Option<&Path>,
     places: &PlaceArgs,
 ) -> Outcome {
     let begun = Instant::now();
@@ -40,6 +40,10 @@ pub(super) fn resume_from(
         Ok(held) => held,
         Err(finding) => return Outcome::refused(VERB, vec![finding]).about(pids.to_vec()),
     };
+    let pids = held.pids.as_slice();
+    if pids.is_empty() {
+        return Outcome::new(VERB, Exit::Done, "another command has gone on with all of them");
+    }
     let driver = match &context.machine.driver {
         Ok(driver) => Arc::clone(driver),
         Err(error) => return Outcome::failed(VERB, error),
@@ -50,7 +54,7 @@ pub(super) fn resume_from(
         Err(error) => return Outcome::failed(VERB, &error),
     };
     // One that is stopped cannot answer. Whoever stopped it, other than `stop`, finds it stopped again afterwards.
-    let _stopped = Stopped::go_on(&context.machine.proc, pids, &records);
+    let mut stopped = Stopped::go_on(&context.machine.proc, pids, &records);
     let (seen, unseen) = context.machine.look_at(pids, true);
     let mut findings: Vec<Finding> = unseen
         .iter()
@@ -60,16 +64,23 @@ pub(super) fn resume_from(
         })
         .collect();
     findings.extend(seen.iter().filter_map(cannot_take_part));
+    let broken = Record::not_understood(&held.state);
+    findings.extend(broken.iter().map(|error| Finding::warning("state", chain(error), "")));
     if !seen.iter().any(Seen::takes_part) && refusal(&findings).is_none() {
         findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", ""));
     }
-    findings.extend(forgotten(context, pids, &records));
+    if !context.rescues {
+        let suspended = forgotten(context, pids, &records);
+        if !suspended.is_empty() {
+            findings.push(not_named(pids, &suspended));
+        }
+    }
     if refusal(&findings).is_none() && seen.iter().filter(|seen| seen.takes_part()).all(runs) {
         forget(&held.state, &records);
         let text = format!("running already: process {}", listed(pids.iter().copied()));
         return Outcome { findings, ..Outcome::new(VERB, Exit::Done, text) }.about(pids.to_vec());
     }
-    let map = match on_which_gpus(&*driver, &seen, &records, map, pids) {
+    let map = match on_which_gpus(&*driver, &seen, &records, map_file, pids) {
         Ok(map) => map,
         Err(found) => {
             findings.extend(found);
@@ -88,10 +99,11 @@ pub(super) fn resume_from(
     }
     let session = context.session(&driver, &seen, Duration::from_secs(30)).reading(from);
     let moved = map.moves();
-    // Should this command die, it is run again as it is.
-    if let Err(error) = context.hold.watch(std::env::args_os().skip(1).collect()) {
+    // Should this command die, the same is done again.
+    if let Err(error) = context.begin_watched(&held, resume_arguments(&session, map_file, places)) {
         return Outcome::failed(VERB, &error);
     }
+    stopped.go_on_for_good();
     // What goes wrong with it goes wrong with the load too, which says so.
     let _ = stage(context, &session, &seen);
     // Only the undos of these steps are used.
@@ -115,7 +127,7 @@ pub(super) fn resume_from(
 }
 
 /// Whether a process runs as if nothing had been done to it.
-fn runs(seen: &Seen) -> bool {
+pub(super) fn runs(seen: &Seen) -> bool {
     matches!(seen.state, None | Some(ProcessState::RUNNING))
         && seen
             .inventory()
@@ -135,24 +147,26 @@ fn cannot_take_part(seen: &Seen) -> Option<Finding> {
 }
 
 /// Processes that were suspended together with the ones named, and are not named.
-fn forgotten(context: &Context, pids: &[Pid], records: &[Record]) -> Option<Finding> {
+pub(super) fn forgotten(context: &Context, pids: &[Pid], records: &[Record]) -> Vec<Pid> {
     let others: Vec<Pid> = records
         .iter()
         .flat_map(|record| &record.targets)
         .filter(|target| !pids.contains(&target.pid) && context.machine.proc.lives(**target))
         .map(|target| target.pid)
         .collect();
-    let (seen, _) = context.machine.look_at(&others, false);
-    let suspended: Vec<Pid> = seen.iter().filter(|seen| !runs(seen)).map(|seen| seen.target.pid).collect();
-    if suspended.is_empty() {
-        return None;
-    }
+    let (seen, unseen) = context.machine.look_at(&others, false);
+    let stopped =
+        unseen.iter().filter(|(_, trouble)| matches!(trouble, Trouble::Stopped { .. })).map(|(pid, _)| *pid);
+    seen.iter().filter(|seen| !runs(seen)).map(|seen| seen.target.pid).chain(stopped).collect()
+}
+
+fn not_named(pids: &[Pid], suspended: &[Pid]) -> Finding {
     let all = pids.iter().copied().chain(suspended.iter().copied());
     let message = format!(
         "process {} was suspended together with those named and is not named",
         listed(suspended.iter().copied())
     );
-    Some(Finding::blocker("forgotten", message, format!("`{}`", super::set::resume_command(all))))
+    Finding::blocker("forgotten", message, format!("`{}`", super::set::resume_command(all)))
 }
 
 fn forget(state: &crate::state::StateDir, records: &[Record]) {

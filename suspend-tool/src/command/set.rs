@@ -1,22 +1,38 @@
 //! A set of processes that is worked on: claimed, recorded, and judged by what became of it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use protocol::{PathBytes, ReadFrom};
 
 use super::{Context, Exit, Outcome};
 use crate::check::Finding;
-use crate::lifecycle::{Session, StepError};
-use crate::pid::{Pid, Target, listed};
+use crate::cli::PlaceArgs;
+use crate::freeze::HoldError;
+use crate::lifecycle::{Left, Session, StepError, Trouble};
+use crate::pid::{Pid, listed};
 use crate::report::chain;
-use crate::state::{Claim, RecordedGpu, StateDir, StateError};
+use crate::state::{Claim, DIRECTORY_VARIABLE, RecordedGpu, StateDir, StateError};
 
 /// The state directory, and the processes claimed in it.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) state: StateDir,
-    _claim: Claim,
+    /// Those of the processes that this command may work on: all, or for a rescue those that nobody else has laid hands on
+    /// since.
+    pub(super) pids: Vec<Pid>,
+    claim: Claim,
+}
+
+/// Why nothing could be begun.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotBegun {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Hold(#[from] HoldError),
 }
 
 impl Context {
@@ -24,13 +40,34 @@ impl Context {
     pub(super) fn hold(&self, pids: &[Pid]) -> Result<Held, Finding> {
         let held = || -> Result<Held, StateError> {
             let state = self.state()?;
-            let claim = Claim::on(&state, pids)?;
-            Ok(Held { state, _claim: claim })
+            if self.rescues {
+                // Whoever is at work there now is either refused, and this run goes on, or has taken over.
+                let claim = Claim::in_turn(&state, pids)?;
+                return Ok(Held { pids: claim.begun_by(&state, self.run)?, state, claim });
+            }
+            Ok(Held { claim: Claim::on(&state, pids)?, pids: pids.to_vec(), state })
         };
         held().map_err(|error| {
-            let kind = if matches!(error, StateError::Claimed { .. }) { "claimed" } else { "state" };
-            Finding::blocker(kind, chain(&error), "")
+            let (kind, remedy) = match &error {
+                StateError::Claimed { .. } => ("claimed", String::new()),
+                StateError::System { .. } => {
+                    ("state", format!("put that right, or name another directory in {DIRECTORY_VARIABLE}"))
+                }
+                StateError::Unfit { .. } | StateError::Unreadable { .. } => ("state", String::new()),
+            };
+            Finding::blocker(kind, chain(&error), remedy)
         })
+    }
+
+    /// Begins something with the processes: what other runs began there is this run's from here on.
+    pub(super) fn begin(&self, held: &Held) -> Result<(), NotBegun> {
+        Ok(held.claim.begin(&held.state, self.run)?)
+    }
+
+    /// The same, with somebody to run `rescue` should this command die.
+    pub(super) fn begin_watched(&self, held: &Held, rescue: Vec<OsString>) -> Result<(), NotBegun> {
+        self.begin(held)?;
+        Ok(self.hold.watch(self.run, rescue)?)
     }
 
     /// The state directory.
@@ -58,10 +95,18 @@ pub(super) fn keep(context: &Context) -> Option<Finding> {
     Some(Finding::warning("holder", message, "they wait where they use the GPU"))
 }
 
-/// What brings these processes back when the command dies.
-pub(super) fn resume_arguments(targets: impl IntoIterator<Item = Target>) -> Vec<OsString> {
-    let pids = targets.into_iter().map(|target| target.pid.to_string());
-    std::iter::once("resume".to_owned()).chain(pids).map(OsString::from).collect()
+/// What brings the processes of this session back when the command dies, as the options of a resume say.
+pub(super) fn resume_arguments(session: &Session, map: Option<&Path>, places: &PlaceArgs) -> Vec<OsString> {
+    let options =
+        [("--gpu-map", map), ("--store", places.store.as_deref()), ("--cache", places.cache.as_deref())];
+    let mut arguments = vec![OsString::from("resume")];
+    for (option, path) in options {
+        if let Some(path) = path {
+            arguments.extend([OsString::from(option), path.as_os_str().to_owned()]);
+        }
+    }
+    arguments.extend(session.all().iter().map(|target| OsString::from(target.pid.to_string())));
+    arguments
 }
 
 /// The command that brings these processes back.
@@ -89,7 +134,7 @@ pub(super) fn after_failure(
     let aftermath = session.aftermath(undo);
     let mut sentence = match cause {
         Some(cause) => chain(cause),
-        None => undo.iter().map(|error| chain(error)).collect::<Vec<_>>().join("; "),
+        None => undo.iter().map(|error| untold(error, &aftermath.left)).collect::<Vec<_>>().join("; "),
     };
     if !aftermath.ended.is_empty() {
         sentence.push_str(&format!("; ended meanwhile: process {}", listed(aftermath.ended.clone())));
@@ -104,6 +149,20 @@ pub(super) fn after_failure(
         sentence.push_str("; everything was undone, and all processes run as before");
     }
     Outcome { left: aftermath.left, next, ..finished(verb, exit, sentence, session, begun) }
+}
+
+/// An error without what is told of each process anyway.
+fn untold(error: &StepError, left: &[Left]) -> String {
+    let is_told = |(pid, trouble): &(Pid, Trouble)| {
+        left.iter().any(|left| left.pid == *pid && left.reason == Some(chain(trouble)))
+    };
+    match error {
+        StepError::Processes { stage, failures } if failures.iter().all(is_told) => {
+            let pids: BTreeSet<Pid> = failures.iter().map(|(pid, _)| *pid).collect();
+            format!("`{stage}` failed on process {}", listed(pids))
+        }
+        error => chain(error),
+    }
 }
 
 /// An outcome with the table of stages.

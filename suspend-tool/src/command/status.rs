@@ -5,12 +5,17 @@ use protocol::{Contents, Inventory, Moved, Native, Origin};
 use serde_json::{Value, json};
 
 use super::outcome::with_event;
+use super::resume::{forgotten, runs};
+use super::set::resume_command;
+use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome};
 use crate::check::{Finding, Seen, Standing, judge};
 use crate::driver::state_name;
 use crate::freeze::tracers::{self, Tracer};
+use crate::lifecycle::Trouble;
 use crate::pid::Pid;
 use crate::report::{bytes, chain, columns, fates, print_line, print_object};
+use crate::state::{Claim, Record, StateDir};
 
 /// Shows where these processes stand.
 pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
@@ -33,10 +38,71 @@ pub(super) fn status(context: &Context, pids: &[Pid], json: bool) -> Outcome {
     }
     let findings: Vec<Finding> = unseen
         .iter()
-        .map(|(pid, trouble)| Finding::blocker("process", chain(trouble), "").of(*pid))
+        .map(|(pid, trouble)| match trouble {
+            Trouble::Stopped { .. } => Finding::warning("process", chain(trouble), "").of(*pid),
+            _ => Finding::blocker("process", chain(trouble), "").of(*pid),
+        })
         .collect();
-    let exit = if findings.is_empty() { Exit::Done } else { Exit::Failed };
-    Outcome { findings, ..Outcome::new("status", exit, "") }.about(pids.to_vec())
+    let exit = if findings.iter().any(Finding::blocks) { Exit::Failed } else { Exit::Done };
+    let stopped =
+        |(pid, trouble): &(Pid, Trouble)| matches!(trouble, Trouble::Stopped { .. }).then_some(*pid);
+    let work = Work::on(context, &seen, unseen.iter().filter_map(stopped).collect());
+    if !json {
+        work.told().iter().for_each(|line| print_line(line));
+    }
+    Outcome { findings, next: work.next, ..Outcome::new("status", exit, "") }.about(pids.to_vec())
+}
+
+/// What is being done with processes, or is left to be done.
+struct Work {
+    /// Processes that a command works on, each with that command.
+    at: Vec<(Pid, u64)>,
+    /// What brings them back, where nobody is at work and not all of them run.
+    next: Option<String>,
+}
+
+impl Work {
+    /// What there is about the processes that were seen, and those that are stopped.
+    fn on(context: &Context, seen: &[Seen], stopped: Vec<Pid>) -> Self {
+        let mut idle: Vec<Pid> =
+            seen.iter().filter(|seen| seen.takes_part() && !runs(seen)).map(|seen| seen.target.pid).collect();
+        // Without a state directory, or with one that is not ours, nobody is known to be at work.
+        let Ok(state) = StateDir::find(context.state_dir.as_deref()) else {
+            return Self { at: Vec::new(), next: next(&idle) };
+        };
+        let worker = |pid: Pid| Some((pid, Claim::holder(&state, pid).ok()??));
+        let at: Vec<(Pid, u64)> = seen
+            .iter()
+            .map(|seen| seen.target.pid)
+            .chain(stopped.iter().copied())
+            .filter_map(worker)
+            .collect();
+        let boot = context.machine.proc.boot_id().unwrap_or_default();
+        // One that is stopped and cannot answer is known to be suspended by its record.
+        let known = |pid: &Pid| {
+            let records = Record::of(&state, &boot, &[*pid]).unwrap_or_default();
+            let mut targets = records.iter().flat_map(|record| &record.targets);
+            targets.any(|target| target.pid == *pid && context.machine.proc.lives(*target))
+        };
+        idle.extend(stopped.into_iter().filter(known));
+        if !idle.is_empty() && at.is_empty() {
+            let records = Record::of(&state, &boot, &idle).unwrap_or_default();
+            idle.extend(forgotten(context, &idle, &records));
+        }
+        idle.sort_unstable();
+        Self { next: next(&idle).filter(|_| at.is_empty()), at }
+    }
+
+    fn told(&self) -> Vec<String> {
+        let worked_on = |(pid, command): &(Pid, u64)| {
+            format!("process {pid}: nvsnap-gpu-suspend (process {command}) is at work on it")
+        };
+        self.at.iter().map(worked_on).collect()
+    }
+}
+
+fn next(idle: &[Pid]) -> Option<String> {
+    (!idle.is_empty()).then(|| resume_command(idle.iter().copied()))
 }
 
 /// Shows the processes here that use CUDA.
@@ -64,7 +130,11 @@ pub(super) fn list(context: &Context, json: bool) -> Outcome {
             print_object(&with_event("process", object));
             continue;
         }
-        let answer = in_the_way.first().map_or_else(|| "ready".to_owned(), |finding| finding.kind.to_owned());
+        let answer = match in_the_way.first() {
+            _ if are_suspended(std::slice::from_ref(seen)) => "suspended".to_owned(),
+            Some(finding) => finding.kind.to_owned(),
+            None => "ready".to_owned(),
+        };
         let [pid, name, phase, driver, _, _, on_gpu, _] = cells(seen);
         rows.push(vec![pid, name, phase, driver, on_gpu, answer]);
     }

@@ -42,6 +42,9 @@ pub(super) fn stop(context: &Context, pids: &[Pid]) -> Outcome {
     if let Err(error) = noted {
         return Outcome::failed(VERB, &error).about(pids.to_vec());
     }
+    if let Err(error) = context.begin(&held) {
+        return Outcome::failed(VERB, &error).about(pids.to_vec());
+    }
     let targets: Vec<Target> = seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target).collect();
     stopped::stop(proc, &targets);
     if let Err(failed) = context.hold.thaw(&targets) {

@@ -19,12 +19,14 @@ const GLANCE: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct Stopped {
     again: Vec<Target>,
+    /// Those that were stopped for a while only, by `stop`.
+    for_now: Vec<Target>,
 }
 
 impl Stopped {
     /// Continues those of these processes that are stopped.
     pub(super) fn go_on(proc: &ProcFs, pids: &[Pid], records: &[Record]) -> Self {
-        let mut again = Vec::new();
+        let (mut again, mut for_now) = (Vec::new(), Vec::new());
         for &pid in pids {
             let Ok(stat) = proc.stat(pid) else { continue };
             if !proc.is_stopped(pid, stat.state) {
@@ -35,17 +37,21 @@ impl Stopped {
             wait_until(|| proc.stat(pid).map_or(true, |stat| !proc.is_stopped(pid, stat.state)));
             // Without a record of this boot it comes from an image, which was made of a process that `stop` had stopped.
             let record = records.iter().find(|record| record.targets.contains(&target));
-            if record.is_some_and(|record| !record.stopped) {
-                again.push(target);
-            }
+            let of_somebody_else = record.is_some_and(|record| !record.stopped);
+            if of_somebody_else { &mut again } else { &mut for_now }.push(target);
         }
-        Self { again }
+        Self { again, for_now }
+    }
+
+    /// Those that `stop` has stopped are not to be stopped again: they are brought back.
+    pub(super) fn go_on_for_good(&mut self) {
+        self.for_now.clear();
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        for target in &self.again {
+        for target in self.again.iter().chain(&self.for_now) {
             send(&ProcFs::default(), *target, Signal::STOP);
         }
     }

@@ -10,7 +10,7 @@ use super::set::{Held, after_failure, finished, keep, resume_arguments};
 use super::storage::{Storage, room_for, target};
 use super::{Context, Exit, Outcome};
 use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
-use crate::cli::SaveArgs;
+use crate::cli::{PlaceArgs, SaveArgs};
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
 use crate::pid::{Pid, listed};
@@ -82,7 +82,8 @@ pub(super) fn suspend_held(
         driver: &driver,
         to: &to,
     };
-    if let Err(error) = context.hold.watch(resume_arguments(session.all())) {
+    let rescue = resume_arguments(&session, None, &PlaceArgs::default());
+    if let Err(error) = context.begin_watched(held, rescue) {
         return Outcome::failed(VERB, &error);
     }
     let result = run.carry_out(&journal);

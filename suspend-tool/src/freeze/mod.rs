@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 pub use freezer::Freezer;
 
 use crate::pid::{Pid, Target};
+use crate::state::Run;
 
 /// A process whose threads are to be held still.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -91,8 +92,8 @@ pub trait Hold {
     /// The process that does it, once it watches.
     fn process(&self) -> Option<i32>;
 
-    /// From here on, should this command die, `rescue` is run: arguments of this program.
-    fn watch(&self, rescue: Vec<OsString>) -> Result<(), HoldError>;
+    /// From here on, should this command die, `rescue` is run as part of this run: arguments of this program.
+    fn watch(&self, run: Run, rescue: Vec<OsString>) -> Result<(), HoldError>;
 
     /// Holds the threads of these processes: of all, or of none.
     fn freeze(&self, orders: &[Order]) -> Result<(), Vec<(Pid, NotFrozen)>>;

@@ -78,5 +78,7 @@ fn tell(holder: i32) {
     let Some(pid) = KernelPid::from_raw(holder) else { return };
     if let Ok(fd) = pidfd_open(pid, PidfdFlags::empty()) {
         let _ = pidfd_send_signal(&fd, Signal::TERM);
+        // One that somebody has stopped takes no notice before it goes on.
+        let _ = pidfd_send_signal(&fd, Signal::CONT);
     }
 }

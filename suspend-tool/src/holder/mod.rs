@@ -10,6 +10,9 @@
 //!  a later command -- SIGTERM ------------------> |    lets everything go, and ends
 //! ```
 //!
+//! A rescue may come late: the holder notices the death of the command when it gets to run. It takes back what its command
+//! began, and nothing that another has begun since; see [`crate::state::Run`].
+//!
 //! It has no CUDA and no thread of its own. A thread is held by whoever seized it, and goes on when that one dies: a
 //! holder that is killed leaves nobody stopped.
 
@@ -34,8 +37,9 @@ pub use serve::serve;
 use crate::freeze::{Hold, HoldError, NotFrozen, Order, Thawer, tracers};
 use crate::pid::{Pid, Target};
 use crate::proc::ProcFs;
+use crate::state::Run;
 
-/// Set for the rescue, which needs nobody to watch over it.
+/// Set for the rescue, which needs nobody to watch over it: the run that it carries on.
 pub const RESCUE_VARIABLE: &str = "NVSNAP_GPU_SUSPEND_RESCUE";
 /// A message has at most this many bytes; it travels as one packet.
 const LONGEST: usize = 128 << 10;
@@ -45,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What the command asks.
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    Watch { arguments: Vec<Vec<u8>>, folder: Vec<u8> },
+    Watch { run: Run, arguments: Vec<Vec<u8>>, folder: Vec<u8> },
     Freeze { orders: Vec<Order> },
     Keep,
     Finish,
@@ -91,9 +95,10 @@ impl Hold for Holder {
         self.process.get()
     }
 
-    fn watch(&self, rescue: Vec<OsString>) -> Result<(), HoldError> {
+    fn watch(&self, run: Run, rescue: Vec<OsString>) -> Result<(), HoldError> {
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let request = Request::Watch {
+            run,
             arguments: rescue.into_iter().map(OsString::into_vec).collect(),
             folder: folder.as_os_str().as_bytes().to_vec(),
         };
@@ -145,7 +150,7 @@ impl Hold for Unwatched {
         None
     }
 
-    fn watch(&self, _rescue: Vec<OsString>) -> Result<(), HoldError> {
+    fn watch(&self, _run: Run, _rescue: Vec<OsString>) -> Result<(), HoldError> {
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,12 +15,14 @@ use super::{RESCUE_VARIABLE, Reply, Request, hear, tell};
 use crate::faults::{FAULTS_VARIABLE, TRACE_VARIABLE};
 use crate::freeze::{Freezer, tracers};
 use crate::proc::ProcFs;
+use crate::state::Run;
 
 /// How often a rescue is tried.
 const ATTEMPTS: u32 = 3;
 
 /// The program to run when the command has died, and where.
 struct Rescue {
+    run: Run,
     arguments: Vec<OsString>,
     folder: PathBuf,
 }
@@ -40,9 +42,16 @@ struct Holder {
     finished: bool,
 }
 
-/// Serves one command, and holds what it leaves behind. The descriptors are those that the command passed on.
+/// Serves one command, and holds what it leaves behind. The descriptors are those that the command passed on; somebody
+/// who calls this by hand has none.
 pub fn serve(channel: RawFd, command: RawFd) -> io::Result<()> {
     close_others(&BTreeSet::from([channel, command]));
+    for fd in [channel, command] {
+        // SAFETY: a number and a question; nothing is done to what it stands for.
+        if fd <= 2 || channel == command || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+    }
     // SAFETY: passed on for us, and nobody else in this process knows it.
     let channel = unsafe { OwnedFd::from_raw_fd(channel) };
     // SAFETY: as above.
@@ -104,9 +113,9 @@ impl Holder {
     fn answer(&mut self) {
         let Some(channel) = &self.channel else { return };
         let reply = match hear(channel) {
-            Ok(Some(Request::Watch { arguments, folder })) => {
+            Ok(Some(Request::Watch { run, arguments, folder })) => {
                 let arguments = arguments.into_iter().map(OsString::from_vec).collect();
-                self.rescue = Some(Rescue { arguments, folder: OsString::from_vec(folder).into() });
+                self.rescue = Some(Rescue { run, arguments, folder: OsString::from_vec(folder).into() });
                 Reply::Watching(rustix::process::getpid().as_raw_nonzero().get())
             }
             Ok(Some(Request::Freeze { orders })) => match self.freezer.freeze(&orders) {
@@ -136,10 +145,12 @@ impl Holder {
     fn begin_rescue(&mut self) {
         let Some(rescue) = self.rescue.as_ref().filter(|_| self.attempts < ATTEMPTS) else { return };
         self.attempts += 1;
+        // Relative paths count from where the command was, if that is still there.
+        let folder = if rescue.folder.is_dir() { &rescue.folder } else { Path::new("/") };
         let started = Command::new("/proc/self/exe")
             .args(&rescue.arguments)
-            .current_dir(&rescue.folder)
-            .env(RESCUE_VARIABLE, "1")
+            .current_dir(folder)
+            .env(RESCUE_VARIABLE, rescue.run.to_string())
             .env_remove(FAULTS_VARIABLE)
             .env_remove(TRACE_VARIABLE)
             .stdin(Stdio::null())

@@ -28,6 +28,14 @@ pub enum ProcError {
         /// The process.
         pid: Pid,
     },
+    /// The number is that of a thread.
+    #[error("{tid} is a thread of process {pid}: name the process")]
+    Thread {
+        /// The thread.
+        tid: Pid,
+        /// Its process.
+        pid: i32,
+    },
     /// It belongs to somebody else.
     #[error("{path} may not be read: run this command as the user of process {pid}, or as root")]
     Denied {
@@ -88,6 +96,15 @@ impl ProcFs {
     pub fn stat(&self, pid: Pid) -> Result<Stat, ProcError> {
         let bytes = self.read(pid, "stat")?;
         Stat::parse(&bytes).ok_or_else(|| ProcError::Malformed { path: self.pid_path(pid, "stat") })
+    }
+
+    /// Insists that this is a process: the kernel tells of any thread under its number too.
+    pub fn is_process(&self, pid: Pid) -> Result<(), ProcError> {
+        let status = self.read(pid, "status")?;
+        match stat::number(&status, "Tgid") {
+            Some(leader) if leader != pid.number() => Err(ProcError::Thread { tid: pid, pid: leader }),
+            _ => Ok(()),
+        }
     }
 
     /// The process with its time of start.
@@ -268,6 +285,24 @@ mod tests {
         assert_eq!(proc.uid(me).unwrap(), rustix::process::geteuid().as_raw());
         assert!(proc.pids().unwrap().contains(&me));
         assert!(proc.tree(me).unwrap().contains(&me));
+        assert!(proc.is_process(me).is_ok());
+    }
+
+    #[test]
+    fn a_thread_is_no_process() {
+        let (say, said) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            say.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            ended.recv()
+        });
+        let error = ProcFs::default().is_process(pid(said.recv().unwrap())).unwrap_err();
+        assert!(
+            error.to_string().contains(&format!("a thread of process {}:", std::process::id())),
+            "{error}"
+        );
+        drop(end);
+        assert!(thread.join().unwrap().is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Events for programs: one JSON object per line.
 
+use std::io;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use protocol::Moved;
@@ -8,11 +10,24 @@ use serde_json::{Value, json};
 
 use super::{Event, Reporter};
 
-/// Prints a line on standard output. Somebody who has stopped reading has stopped caring: the work goes on.
+/// What went wrong when something was printed.
+static UNPRINTED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints a line on standard output. Whatever comes of it, the work goes on; see [`unprinted`].
 pub fn print_line(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush())
+        // Somebody who has stopped reading has stopped caring.
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        UNPRINTED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Why something that was to be printed was not, if so.
+pub fn unprinted() -> Option<io::Error> {
+    UNPRINTED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Prints an object as a line.

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::pid::Pid;
 
-pub use json::{Json, fates, print_line, print_object, seconds};
+pub use json::{Json, fates, print_line, print_object, seconds, unprinted};
 pub use table::{columns, stages};
 pub use terminal::Bars;
 
@@ -174,6 +174,11 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// A number of things for people, each called `one`, or several of them `many`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Bytes for people.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -192,6 +197,12 @@ pub fn bytes(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_not_called_as_many_are() {
+        assert_eq!(counted(1, "process", "processes"), "1 process");
+        assert_eq!(counted(0, "process", "processes"), "0 processes");
+    }
 
     #[test]
     fn bytes_are_shown_in_the_unit_that_fits() {

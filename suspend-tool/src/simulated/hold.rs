@@ -10,6 +10,7 @@ use super::process::library_thread_of;
 use super::{Fault, Inner, locked};
 use crate::freeze::{Hold, HoldError, NotFrozen, Order, Thawer};
 use crate::pid::{Pid, Target};
+use crate::state::Run;
 
 pub(super) struct Simulated(pub(super) Arc<Mutex<Inner>>);
 
@@ -44,7 +45,7 @@ impl Hold for Simulated {
         None
     }
 
-    fn watch(&self, _rescue: Vec<OsString>) -> Result<(), HoldError> {
+    fn watch(&self, _run: Run, _rescue: Vec<OsString>) -> Result<(), HoldError> {
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use crate::interrupt::{Interrupt, Signal};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
 use crate::report::Silent;
+use crate::state::Run;
 
 /// A call: of which process, what, and the how manieth of that kind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -155,6 +156,8 @@ impl World {
             interrupt: Rc::new(Interrupt::from_source(source)),
             hold: Rc::new(hold::Simulated(Arc::clone(&self.inner))),
             freezes: true,
+            run: Run::fresh().unwrap(),
+            rescues: false,
             state_dir: Some(self.folder.path().join("state")),
         }
     }

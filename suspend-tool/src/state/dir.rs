@@ -44,7 +44,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// A file in it does not look as it should.
-    #[error("{path} cannot be understood: remove it if no process is suspended")]
+    #[error("{path} cannot be understood and is passed over: remove it")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -57,7 +57,7 @@ pub enum StateError {
         /// The process.
         pid: Pid,
         /// The other command.
-        holder: u32,
+        holder: u64,
     },
 }
 
@@ -71,19 +71,27 @@ pub struct StateDir {
 impl StateDir {
     /// Opens the directory that the environment names, or the usual one; makes it if it is not there.
     pub fn open() -> Result<Self, StateError> {
-        let path = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
-        Self::open_at(path.map_or_else(|| PathBuf::from(USUAL), PathBuf::from))
+        Self::open_at(named())
     }
 
-    /// Opens this directory.
+    /// Opens this directory; makes it if it is not there.
     pub fn open_at(path: impl Into<PathBuf>) -> Result<Self, StateError> {
         let path = path.into();
+        match rustix::fs::mkdir(&path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => Self::existing(path),
+            Err(errno) => Err(system("make", &path, errno)),
+        }
+    }
+
+    /// Opens this directory, or the one that the environment names, or the usual one, and makes none: for those who only
+    /// look.
+    pub fn find(path: Option<&Path>) -> Result<Self, StateError> {
+        Self::existing(path.map_or_else(named, Path::to_path_buf))
+    }
+
+    fn existing(path: PathBuf) -> Result<Self, StateError> {
         let user = rustix::process::geteuid().as_raw();
         let unfit = |wrong: String| StateError::Unfit { path: path.clone(), wrong, user };
-        match rustix::fs::mkdir(&path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(system("make", &path, errno)),
-        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => dir,
@@ -142,9 +150,15 @@ impl StateDir {
         self.remove(&fresh)?;
         let mut file = self.open_file(&fresh, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        written.map_err(|error| self.system("write", &fresh, error))?;
-        rustix::fs::renameat(&self.dir, &fresh, &self.dir, name)
-            .map_err(|errno| self.system("rename", &fresh, errno))?;
+        let placed = written.map_err(|error| self.system("write", &fresh, error)).and_then(|()| {
+            rustix::fs::renameat(&self.dir, &fresh, &self.dir, name)
+                .map_err(|errno| self.system("rename", &fresh, errno))
+        });
+        if placed.is_err() {
+            // What is in the way of it now is the cause that was found.
+            let _ = self.remove(&fresh);
+        }
+        placed?;
         rustix::fs::fsync(&self.dir).map_err(|errno| self.system("sync", "", errno))
     }
 
@@ -176,6 +190,12 @@ impl StateDir {
         let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
         Ok(names.filter_map(|name| OsString::from_vec(name).into_string().ok()).collect())
     }
+}
+
+/// The directory that the environment names, or the usual one.
+fn named() -> PathBuf {
+    let path = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
+    path.map_or_else(|| PathBuf::from(USUAL), PathBuf::from)
 }
 
 fn system(what: &'static str, path: &Path, errno: Errno) -> StateError {
@@ -225,6 +245,16 @@ mod tests {
         assert_eq!(say("12345"), "12345");
         assert_eq!(say("6789"), "123456789");
         assert_eq!(say("new"), "new");
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateDir::open_at(folder.path().join("state")).unwrap();
+        // A file cannot take the place of a directory.
+        std::fs::create_dir(folder.path().join("state/a")).unwrap();
+        assert!(state.write("a", b"one").is_err());
+        assert!(!state.names().unwrap().iter().any(|name| name.starts_with("a.")));
     }
 
     #[test]

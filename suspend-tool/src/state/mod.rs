@@ -9,6 +9,6 @@ mod claim;
 mod dir;
 mod record;
 
-pub use claim::Claim;
+pub use claim::{Claim, Run};
 pub use dir::{DIRECTORY_VARIABLE, StateDir, StateError};
 pub use record::{Needed, Record, RecordedGpu, StateJournal};

@@ -92,17 +92,30 @@ impl Record {
         state.remove(&self.file_name())
     }
 
-    /// The records of this boot that have one of these processes.
+    /// The records of this boot that have one of these processes. Files that cannot be understood are passed over: nothing
+    /// in them is needed to resume; see [`Self::not_understood`].
     pub fn of(state: &StateDir, boot: &str, pids: &[Pid]) -> Result<Vec<Self>, StateError> {
+        let ours = |record: &Self| record.targets.iter().any(|target| pids.contains(&target.pid));
+        let mut found: Vec<Self> = Self::all(state)?.into_iter().flatten().collect();
+        found.retain(|record| ours(record) && record.boot == boot && record.version == VERSION);
+        Ok(found)
+    }
+
+    /// What is wrong with the files that cannot be understood.
+    pub fn not_understood(state: &StateDir) -> Vec<StateError> {
+        Self::all(state).unwrap_or_default().into_iter().filter_map(Result::err).collect()
+    }
+
+    fn all(state: &StateDir) -> Result<Vec<Result<Self, StateError>>, StateError> {
         let mut found = Vec::new();
         for name in state.names()?.into_iter().filter(|name| name.ends_with(".json")) {
-            let Some(bytes) = state.read(&name)? else { continue };
-            let record: Self = serde_json::from_slice(&bytes)
-                .map_err(|source| StateError::Unreadable { path: state.path_of(&name), source })?;
-            let ours = record.targets.iter().any(|target| pids.contains(&target.pid));
-            if ours && record.boot == boot && record.version == VERSION {
-                found.push(record);
-            }
+            let parsed = match state.read(&name) {
+                Ok(None) => continue,
+                Ok(Some(bytes)) => serde_json::from_slice(&bytes)
+                    .map_err(|source| StateError::Unreadable { path: state.path_of(&name), source }),
+                Err(error) => Err(error),
+            };
+            found.push(parsed);
         }
         Ok(found)
     }
@@ -170,11 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_record_is_named_by_its_path() {
+    fn a_broken_record_is_named_by_its_path_and_hides_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let state = StateDir::open_at(folder.path().join("state")).unwrap();
         state.write("7.json", b"{").unwrap();
-        let error = Record::of(&state, "boot", &[Pid::new(7).unwrap()]).unwrap_err();
-        assert!(error.to_string().contains("7.json"), "{error}");
+        record(&[8]).write(&state).unwrap();
+        let pids = [7, 8].map(|number| Pid::new(number).unwrap());
+        assert_eq!(Record::of(&state, "boot", &pids).unwrap(), [record(&[8])]);
+        let errors = Record::not_understood(&state);
+        assert!(matches!(&errors[..], [error] if error.to_string().contains("7.json")), "{errors:?}");
     }
 }

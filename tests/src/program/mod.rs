@@ -27,6 +27,7 @@ mod team;
 mod threads;
 mod unrest;
 mod vmm;
+mod watchdogs;
 mod words;
 mod work;
 
@@ -143,6 +144,7 @@ impl Session {
             sync::obey,
             bus::obey,
             unrest::obey,
+            watchdogs::obey,
         ];
         for family in families {
             if let Some(answer) = family(self, verb, words) {

@@ -1,30 +1,25 @@
-//! What makes a process hard to hold still, or to leave alone: threads that come and go, a `vfork`, a heartbeat, a probe, a
+//! What makes a process hard to hold still, or to leave alone: threads that come and go, a `vfork`, a probe, a
 //! signal with a handler.
 
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use cuda_sys::Event;
 
 use super::words::Words;
 use super::{Answer, Session, Trouble};
-use crate::driver;
 
 static BORN: AtomicU64 = AtomicU64::new(0);
 static TERMINATED: AtomicBool = AtomicBool::new(false);
 /// The end of a pipe that the child of a `vfork` waits for.
 static GATE: AtomicI32 = AtomicI32::new(-1);
 
-pub(super) fn obey(_session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
+pub(super) fn obey(_session: &Session, verb: &str, _words: &mut Words<'_>) -> Option<Answer> {
     Some(match verb {
         "unrest" => unrest(),
         "born" => Ok(BORN.load(Ordering::Acquire).to_string()),
         "vfork" => vfork(),
         "vfork-end" => vfork_end(),
-        "heartbeat" => heartbeat(words),
         "probe" => probe(),
         "on-term" => on_term(),
         "private" => private(),
@@ -82,43 +77,6 @@ fn vfork_end() -> Answer {
     // SAFETY: the descriptor that `vfork` has left to us; one byte to write.
     let written = unsafe { libc::write(fd, c"x".as_ptr().cast(), 1) };
     if written == 1 { Ok(String::new()) } else { Err(std::io::Error::last_os_error().into()) }
-}
-
-/// `heartbeat MILLISECONDS`: one thread asks the driver about finished work and counts; another ends the process when the
-/// count has not changed between two looks that are this far apart on the monotonic clock. So does PyTorch with its NCCL
-/// watchdog.
-fn heartbeat(words: &mut Words<'_>) -> Answer {
-    let limit = Duration::from_millis(words.parse()?);
-    static BEATS: AtomicU64 = AtomicU64::new(0);
-    let mut event = Event::NULL;
-    // SAFETY: a place for the event.
-    unsafe { driver::cuEventCreate(&raw mut event, 0) }?;
-    let handle = event;
-    std::thread::spawn(move || {
-        loop {
-            // SAFETY: an event that is never destroyed.
-            if unsafe { driver::cuEventQuery(handle) }.is_ok() {
-                BEATS.fetch_add(1, Ordering::AcqRel);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    });
-    std::thread::spawn(move || {
-        let (mut looked, mut seen) = (Instant::now(), 0);
-        loop {
-            std::thread::sleep(Duration::from_millis(5));
-            if looked.elapsed() < limit {
-                continue;
-            }
-            looked = Instant::now();
-            let beats = BEATS.load(Ordering::Acquire);
-            if beats == seen {
-                std::process::abort();
-            }
-            seen = beats;
-        }
-    });
-    Ok(String::new())
 }
 
 /// `probe`: a server that greets whoever connects; the answer is its port.

@@ -64,10 +64,17 @@ impl Kind {
         chance.choice(free.collect::<Vec<_>>())
     }
 
-    /// Starts a load of this kind on a crowd, in memory of its own that is named by the letter. What was drawn for it comes back.
-    pub fn start(self, crowd: &mut Crowd, letter: &str, chance: &mut Rng) -> Result<String> {
+    /// Starts loads of these kinds on a crowd, each in memory of its own. What was drawn for each comes back.
+    pub fn start_all(kinds: &[Self], crowd: &mut Crowd, chance: &mut Rng) -> Result<Vec<String>> {
+        let letters = ["a", "b", "c"];
+        let loads = || kinds.iter().zip(letters);
+        // All memory first: once an exchange goes on, it would take what is sent to its process.
+        loads().try_for_each(|(_, letter)| crowd.share(letter))?;
+        loads().map(|(kind, letter)| kind.start(crowd, letter, chance)).collect()
+    }
+
+    fn start(self, crowd: &mut Crowd, letter: &str, chance: &mut Rng) -> Result<String> {
         let ranks = crowd.pids().len();
-        crowd.share(letter)?;
         let all: Vec<usize> = (0..ranks).collect();
         let one = [chance.usize(0..ranks)];
         let own: String = all.iter().map(|rank| format!(" {letter}{rank}")).collect();

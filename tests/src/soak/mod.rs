@@ -67,12 +67,11 @@ fn world(seed: u64, end: Instant, tally: &mut Tally) -> Result<()> {
     machine.set("FAKECUDA_QUEUE", queue);
     let ranks = chance.usize(2..=4);
     let mut crowd = Crowd::new(machine, ranks)?;
-    let (mut kinds, mut loads) = (Vec::new(), Vec::new());
-    for letter in ["a", "b"].into_iter().take(chance.usize(1..=2)) {
-        let kind = Kind::draw(&mut chance, &kinds).context("a kind that may join")?;
-        kinds.push(kind);
-        loads.push(kind.start(&mut crowd, letter, &mut chance)?);
+    let mut kinds = Vec::new();
+    for _ in 0..chance.usize(1..=2) {
+        kinds.push(Kind::draw(&mut chance, &kinds).context("a kind that may join")?);
     }
+    let loads = Kind::start_all(&kinds, &mut crowd, &mut chance)?;
     let until = end.min(Instant::now() + WORLD);
     let mut done = Vec::new();
     while done.is_empty() || Instant::now() < until {

@@ -3,7 +3,7 @@
 //! A thread notes its call on the way to its seat, and again each time that it has to wait. The note is believed only while the
 //! gate says that the thread waits with that call; then the stream lives, since the program is in a call on it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use cuda_sys::{Context, Stream};
@@ -29,7 +29,7 @@ pub(crate) struct Caller {
 
 #[derive(Debug, Default)]
 struct Callers {
-    by_thread: Mutex<HashMap<i32, Caller>>,
+    by_thread: Mutex<BTreeMap<i32, Caller>>,
 }
 
 static CALLERS: Fresh<Callers> = Fresh::new();

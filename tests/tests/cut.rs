@@ -112,6 +112,18 @@ fn two_independent_groups_are_cut() -> Result<()> {
     })
 }
 
+/// Stepped for the one group, a process must not go on with the other: both have to rest at one moment.
+#[test]
+fn two_groups_in_the_same_processes_are_cut() -> Result<()> {
+    let crowd = ranks(3)?;
+    crowd.share("n")?;
+    show(crowd, |crowd| {
+        let all = [0, 1, 2];
+        crowd.start("ring", &all, 4, |_| format!("512{}", ranges(&all)))?;
+        crowd.start("allreduce", &all, 7, |_| format!("512 plain{}", ranges(&all).replace('m', "n")))
+    })
+}
+
 #[test]
 fn a_ring_of_senders_and_receivers_is_cut() -> Result<()> {
     show(ranks(4)?, |crowd| {

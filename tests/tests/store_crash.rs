@@ -85,3 +85,17 @@ fn a_resume_that_is_killed_while_its_store_is_moved_is_done_once_the_store_is_na
         with_the_store_moved(pair, &pair.stalled("resume", place)?)
     })
 }
+
+#[test]
+fn a_signal_while_the_cache_is_filled_ends_that_and_the_processes_are_suspended() -> Result<()> {
+    let pair = Pair::new(Saving::StoreAndCache)?;
+    let outcome = pair.after_rescue("suspend", "keep:1:*=int")?.done()?;
+    let text = outcome.text();
+    ensure!(text.contains("cache was not filled: SIGINT"), "{text}");
+    let command =
+        text.split('`').find(|part| part.contains("cache-prefetch")).map(|part| part.replace('\'', ""));
+    pair.carried_out(&command.unwrap_or_default(), None)?.done()?;
+    ensure!(pair.status_says()?.is_some(), "it was not suspended");
+    pair.is_finished_as_status_says()?;
+    pair.is_as_it_was()
+}

@@ -130,7 +130,7 @@ pub(super) fn release(context: &Context, pids: &[Pid], save: &SaveArgs) -> Outco
         Ok(Orders { plan: verdict.plan, limits: verdict.limits, to: to.clone() })
     });
     let result = set.release(decide).apply();
-    let filled = result.is_ok().then(|| storage.as_ref()?.fill_cache(&*context.reporter)).flatten();
+    let filled = result.is_ok().then(|| storage.as_ref()?.fill_cache(context)).flatten();
     let outcome = set.finish(verb, result);
     Outcome { findings: filled.into_iter().collect(), ..outcome }
 }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use chunkstore::{Kind, Store, Threads, cache_prefetch};
 use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
@@ -14,11 +17,15 @@ use rustix::fs::Access;
 
 use super::Context;
 use super::chunks::Meter;
+use super::set::quoted;
 use crate::check::{Finding, Seen, host_limits};
 use crate::cli::{PlaceArgs, SaveArgs, ThreadArgs};
 use crate::lifecycle::{Orders, Release, Session, StepError};
 use crate::pid::Pid;
-use crate::report::{Reporter, chain};
+use crate::report::chain;
+
+/// How often to look whether the command was asked to stop.
+const GLANCE: Duration = Duration::from_millis(50);
 
 /// Where memory is saved to.
 #[derive(Debug)]
@@ -51,21 +58,43 @@ impl Storage {
     }
 
     /// Copies what was saved to the cache, if there is one. The processes are suspended by then.
-    pub(super) fn fill_cache(&self, reporter: &dyn Reporter) -> Option<Finding> {
+    pub(super) fn fill_cache(&self, context: &Context) -> Option<Finding> {
         let cache = self.cache.as_ref()?;
-        let threads = ThreadArgs::default().or_usual();
-        let meter = Meter::new(reporter);
-        let report = |progress| meter.show(progress);
-        let filled = cache_prefetch(&self.store, &self.ckpt_dir, cache, false, (&Threads, threads), &report);
-        let error = filled.err()?;
+        let error = self.copied_to(cache.clone(), context).err()?;
         let remedy = format!(
             "the processes are suspended and the store has everything; to fill the cache: `nvsnap-gpu-suspend \
              cache-prefetch {} {} {}`",
-            self.store.root().display(),
-            self.ckpt_dir.display(),
-            cache.root().display()
+            quoted(self.store.root().as_os_str().as_bytes()),
+            quoted(self.ckpt_dir.as_os_str().as_bytes()),
+            quoted(cache.root().as_os_str().as_bytes())
         );
-        Some(Finding::warning("cache", format!("the cache was not filled: {}", chain(&error)), remedy))
+        Some(Finding::warning("cache", format!("the cache was not filled: {error}"), remedy))
+    }
+
+    /// On a thread of its own, which ends with this command where that is asked to stop: a cache that was filled in part is
+    /// as good as any.
+    fn copied_to(&self, cache: Store, context: &Context) -> Result<(), String> {
+        let (tell, told) = mpsc::channel();
+        let (store, ckpt_dir) = (self.store.clone(), self.ckpt_dir.clone());
+        let reporter = Arc::clone(&context.reporter);
+        std::thread::spawn(move || {
+            let meter = Meter::new(&*reporter);
+            let report = |progress| meter.show(progress);
+            let threads = ThreadArgs::default().or_usual();
+            // Nobody listens any more when the command is about to end.
+            let _ = tell.send(cache_prefetch(&store, &ckpt_dir, &cache, false, (&Threads, threads), &report));
+        });
+        loop {
+            if let Some(signal) = context.interrupt.pending() {
+                context.reporter.clear();
+                return Err(format!("{signal} asked this command to stop"));
+            }
+            match told.recv_timeout(GLANCE) {
+                Ok(filled) => return filled.map(drop).map_err(|error| chain(&error)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err("its thread has ended".to_owned()),
+            }
+        }
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn suspend_held(
             let outcome = finished(VERB, Exit::Done, sentence, &session, begun);
             warnings.extend(keep(context));
             // The GPUs are free already. What does not work here is made up for by the store.
-            warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(&*context.reporter)));
+            warnings.extend(storage.as_ref().and_then(|storage| storage.fill_cache(context)));
             outcome
         }
         Err(failed) => {

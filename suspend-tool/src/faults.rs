@@ -1,7 +1,7 @@
 //! Faults on order, for tests: `NVSNAP_GPU_SUSPEND_FAULTS=call:nth:pid=effect[;call:nth:pid=effect...]`.
 //!
 //! * `call`: what the command asks about a process: a verb of the protocol (`release`), a function of the driver's
-//!   checkpoint API (`cuCheckpointProcessLock`), what it asks of its holder (`freeze`, `thaw`), or `cache-prefetch`, which
+//!   checkpoint API (`cuCheckpointProcessLock`), what it asks of its holder (`freeze`, `thaw`, `keep`), or `cache-prefetch`, which
 //!   is about the command's own process; `cuCheckpoint*` means every name that starts so, `*` all.
 //! * `nth`: which of the matching calls, counted from 1 for each fault by itself; `3+` means the third and all after it,
 //!   `*` all.
@@ -13,6 +13,7 @@
 //! `NVSNAP_GPU_SUSPEND_TRACE=FILE` appends a line `call pid` for every such call before it is made, so that a test can take
 //! the places from a run that succeeds.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Write;
@@ -279,16 +280,26 @@ impl<D: Driver> Driver for FaultyDriver<D> {
 }
 
 /// A holder that meets the faults.
-pub struct FaultyHold(pub Rc<dyn Hold>, pub Arc<Faults>);
+pub struct FaultyHold {
+    inner: Rc<dyn Hold>,
+    faults: Arc<Faults>,
+    /// Those whose threads it was asked to hold.
+    frozen: RefCell<Vec<Pid>>,
+}
 
 impl FaultyHold {
+    /// One that passes on what it is not ordered to spoil.
+    pub fn new(inner: Rc<dyn Hold>, faults: Arc<Faults>) -> Self {
+        Self { inner, faults, frozen: RefCell::default() }
+    }
+
     fn around(
         &self,
         call: &str,
         targets: impl Iterator<Item = Pid>,
         body: impl FnOnce() -> Result<(), Vec<(Pid, NotFrozen)>>,
     ) -> Result<(), Vec<(Pid, NotFrozen)>> {
-        let orders: Vec<(Pid, Order)> = targets.map(|pid| (pid, self.1.order(call, pid))).collect();
+        let orders: Vec<(Pid, Order)> = targets.map(|pid| (pid, self.faults.order(call, pid))).collect();
         let failed = |(pid, order): &(Pid, Order)| {
             let reason = format!("ordered by {FAULTS_VARIABLE}");
             (*order != Order::Do).then_some((*pid, NotFrozen::System { tid: pid.number(), reason }))
@@ -303,39 +314,44 @@ impl FaultyHold {
 
 impl Hold for FaultyHold {
     fn process(&self) -> Option<i32> {
-        self.0.process()
+        self.inner.process()
     }
 
     fn watch(&self, run: Run, rescue: Vec<OsString>) -> Result<(), HoldError> {
-        self.0.watch(run, rescue)?;
-        self.1.holder.store(self.0.process().unwrap_or(0), Ordering::Relaxed);
+        self.inner.watch(run, rescue)?;
+        self.faults.holder.store(self.inner.process().unwrap_or(0), Ordering::Relaxed);
         Ok(())
     }
 
     fn freeze(&self, orders: &[freeze::Order]) -> Result<(), Vec<(Pid, NotFrozen)>> {
-        self.around("freeze", orders.iter().map(|order| order.target.pid), || self.0.freeze(orders))
+        self.frozen.replace(orders.iter().map(|order| order.target.pid).collect());
+        self.around("freeze", orders.iter().map(|order| order.target.pid), || self.inner.freeze(orders))
     }
 
     fn thaw(&self, targets: &[Target]) -> Result<(), Vec<(Pid, NotFrozen)>> {
-        self.around("thaw", targets.iter().map(|target| target.pid), || self.0.thaw(targets))
+        self.around("thaw", targets.iter().map(|target| target.pid), || self.inner.thaw(targets))
     }
 
     fn thawer(&self) -> Thawer {
-        self.0.thawer()
+        self.inner.thawer()
     }
 
     fn keep(&self) -> Result<(), HoldError> {
-        self.0.keep()
+        let frozen = self.frozen.borrow();
+        let spoilt = frozen.iter().filter(|pid| self.faults.order("keep", **pid) != Order::Do).count();
+        self.inner.keep()?;
+        let ordered = || std::io::Error::other(format!("ordered by {FAULTS_VARIABLE}"));
+        if spoilt == 0 { Ok(()) } else { Err(HoldError::Silent(ordered())) }
     }
 
     fn finish(&self) {
-        self.0.finish();
+        self.inner.finish();
     }
 }
 
 impl std::fmt::Debug for FaultyHold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("FaultyHold").field(&self.1).finish()
+        f.debug_tuple("FaultyHold").field(&self.faults).finish()
     }
 }
 

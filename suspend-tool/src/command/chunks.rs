@@ -17,10 +17,16 @@ use crate::cli::{CacheGcArgs, PrefetchArgs, StoreGcArgs, StoreVerifyArgs};
 use crate::faults::Faults;
 use crate::report::{Event, Reporter, bytes, chain, print_line, print_object};
 
-/// Tells how far the work has come, a few times a second.
+/// Tells how far the work has come, a few times a second, until it ends.
 struct Meter<'a> {
     reporter: &'a dyn Reporter,
     told: Mutex<Option<Instant>>,
+}
+
+impl Drop for Meter<'_> {
+    fn drop(&mut self) {
+        self.reporter.clear();
+    }
 }
 
 impl<'a> Meter<'a> {

@@ -63,7 +63,7 @@ impl Context {
             None => (driver.map(|driver| Arc::new(driver) as _), Arc::new(shims), hold),
             Some(faults) => {
                 let shims = FaultyShims(shims, Arc::clone(&faults));
-                let hold = Rc::new(FaultyHold(hold, Arc::clone(&faults)));
+                let hold = Rc::new(FaultyHold::new(hold, Arc::clone(&faults)));
                 (driver.map(|driver| Arc::new(FaultyDriver(driver, faults)) as _), Arc::new(shims), hold)
             }
         };

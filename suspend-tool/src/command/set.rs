@@ -114,12 +114,15 @@ pub(super) fn resume_command(pids: impl IntoIterator<Item = Pid>) -> String {
     format!("nvsnap-gpu-suspend resume {}", listed(pids))
 }
 
+/// A path for a command to be repeated in a shell.
+pub(super) fn quoted(path: &[u8]) -> String {
+    format!("'{}'", String::from_utf8_lossy(path).replace('\'', r"'\''"))
+}
+
 /// The options that name what is read, for a command to be repeated in a shell.
 fn places(from: &ReadFrom) -> String {
-    let option = |name: &str, path: &Option<PathBytes>| {
-        let path = String::from_utf8_lossy(&path.as_ref()?.0).replace('\'', r"'\''");
-        Some(format!(" {name} '{path}'"))
-    };
+    let option =
+        |name: &str, path: &Option<PathBytes>| Some(format!(" {name} {}", quoted(&path.as_ref()?.0)));
     [option("--store", &from.store), option("--cache", &from.cache)].into_iter().flatten().collect()
 }
 

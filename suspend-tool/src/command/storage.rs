@@ -14,6 +14,7 @@ use protocol::{Contents, HostLimits, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
 use super::fill::Filling;
+use super::set::quoted;
 use super::{Context, Outcome};
 use crate::check::{Finding, Need, Seen, Verdict, host_limits, on_disk, room};
 use crate::cli::{PlaceArgs, SaveArgs};
@@ -66,9 +67,9 @@ impl Storage {
                 let remedy = format!(
                     "the processes are suspended and the store has everything; to fill the cache: \
                      `nvsnap-gpu-suspend cache-prefetch {} {} {}`",
-                    store.display(),
-                    self.ckpt_dir.display(),
-                    cache.display()
+                    quoted(store.as_os_str().as_bytes()),
+                    quoted(self.ckpt_dir.as_os_str().as_bytes()),
+                    quoted(cache.as_os_str().as_bytes())
                 );
                 let message = format!("the cache is not filled: {}", chain(&error));
                 outcome.findings.push(Finding::warning("cache", message, remedy));

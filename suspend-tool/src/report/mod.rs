@@ -152,6 +152,9 @@ pub enum Event<'a> {
 pub trait Reporter: Send + Sync {
     /// Takes an event.
     fn report(&self, event: &Event<'_>);
+
+    /// Takes away what is shown of work that has ended, well or not.
+    fn clear(&self) {}
 }
 
 /// Shows nothing.

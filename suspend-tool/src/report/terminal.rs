@@ -75,6 +75,13 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 impl Reporter for Bars {
+    fn clear(&self) {
+        if let Some(bar) = self.chunks.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            bar.finish_and_clear();
+            self.all.remove(&bar);
+        }
+    }
+
     fn report(&self, event: &Event<'_>) {
         match event {
             Event::Begin { stage, pids } => self.begin(*stage, pids),

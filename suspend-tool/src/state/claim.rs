@@ -165,6 +165,8 @@ fn lock(file: &File, slot: u64, how: libc::c_int) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     fn pid(number: i32) -> Pid {
@@ -220,12 +222,20 @@ mod tests {
         std::thread::scope(|scope| {
             let (claimed, is_claimed) = std::sync::mpsc::channel();
             let state = &state;
-            scope.spawn(move || {
+            let second = scope.spawn(move || {
                 let claim = Claim::in_turn(state, &[pid(7)]).unwrap();
                 claimed.send(claim.begun_by(state, Run(5)).unwrap()).unwrap();
             });
+            // The kernel marks who waits for a lock with an arrow.
+            let inode = format!(":{} ", first.file.metadata().unwrap().ino());
+            let waits = || {
+                let locks = std::fs::read_to_string("/proc/locks").unwrap();
+                locks.lines().any(|line| line.contains("->") && line.contains(&inode))
+            };
+            while !waits() {
+                assert!(!second.is_finished(), "it has not waited");
+            }
             first.begin(state, Run(5)).unwrap();
-            assert!(is_claimed.try_recv().is_err());
             drop(first);
             assert_eq!(is_claimed.recv().unwrap(), [pid(7)]);
         });

@@ -1,7 +1,7 @@
 //! What `release` and `load` do when bytes go to a chunk store, and come from one.
 
 use cuda_sys::{AccessFlags, LocationType, MemLocation};
-use protocol::{HostLimits, LoadRequest, Moved, PathBytes, ReadFrom, Transferred};
+use protocol::{HostLimits, Moved, PathBytes, ReadFrom, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
 use super::Phases;
@@ -89,7 +89,7 @@ pub(super) fn split(objects: Vec<Object>) -> (Vec<(Object, Saved)>, Vec<Object>)
 /// Makes objects again, and fills them from where their chunks are.
 pub(super) fn load(
     objects: &[(Object, Saved)],
-    request: &LoadRequest,
+    from: &ReadFrom,
     phases: &Phases,
 ) -> Result<Transferred, Trouble> {
     let mut done = Transferred::default();
@@ -98,7 +98,7 @@ pub(super) fn load(
     }
     let chunks = held::chunks();
     store::staged::stop();
-    let sources = open(&needed(objects, &chunks), &request.from)?;
+    let sources = open(&needed(objects, &chunks), from)?;
     let mut views = world().views();
     let (mut subjects, mut wanted) = (Vec::new(), Vec::new());
     for (object, saved) in objects {
@@ -108,9 +108,8 @@ pub(super) fn load(
         subjects.push(Subject::new(&object.what, real, &views, AccessFlags::READ_WRITE));
         wanted.push(Wanted { group: group(object.what.prop.location), saved: saved.clone() });
     }
-    // The other half may be full of what was read ahead.
-    let buffers = store::buffers(request.limits.arena_bytes.map(|bytes| bytes / 2));
-    let job = LoadJob { wanted: &wanted, subjects: &subjects, chunks: &chunks, buffers };
+    let job =
+        LoadJob { wanted: &wanted, subjects: &subjects, chunks: &chunks, buffers: store::buffers(None) };
     let mut filled = |number: usize| {
         if let Some((object, _)) = objects.get(number) {
             world().filled(object.key);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use chunkstore::list::format::list_bytes;
 use chunkstore::{CHUNK_BYTES, Kind, OpenError, Store};
-use protocol::{Contents, HostLimits, Inventory, PathBytes, ReadFrom, SaveTo};
+use protocol::{Contents, Inventory, PathBytes, ReadFrom, SaveTo};
 use rustix::fs::Access;
 
 use super::fill::Filling;
@@ -165,19 +165,14 @@ pub(super) fn stage(context: &Context, session: &Session, seen: &[Seen]) -> Resu
     let needs: BTreeMap<Pid, u64> = needs.filter(|(_, bytes)| *bytes > 0).collect();
     match host_limits(&context.machine.proc, &needs) {
         Ok(limits) if !needs.is_empty() => {
-            session.limit(limits);
             // Reading needs the allocator, whose lock a thread that is held still may have.
             if session.hold.thaw(&session.all()).is_err() {
                 return Ok(());
             }
-            Release::new(session, Box::new(|| Ok(Orders::default()))).stage()
+            Release::new(session, Box::new(|| Ok(Orders::default()))).stage(limits)
         }
-        Ok(_) => Ok(()),
-        // Where memory is short, the load reads everything itself, through as little of it as it can.
-        Err(_) => {
-            session.limit(needs.into_keys().map(|pid| (pid, HostLimits { arena_bytes: Some(0) })).collect());
-            Ok(())
-        }
+        // Where memory is short, the load reads everything itself.
+        _ => Ok(()),
     }
 }
 

@@ -105,13 +105,9 @@ impl<'s> Release<'s> {
         result
     }
 
-    fn limits(&self, targets: &[Target]) -> BTreeMap<Pid, HostLimits> {
-        targets.iter().map(|target| (target.pid, self.session.limits_of(target.pid))).collect()
-    }
-
     /// Has released processes start to read what they have saved to a store. The driver may still have them checkpointed.
     /// What is not read by then is read by the load, so a process that fails costs time and nothing else.
-    pub fn stage(&self) -> Result<(), StepError> {
+    pub fn stage(&self, limits: BTreeMap<Pid, HostLimits>) -> Result<(), StepError> {
         let seen = self.session.inspect(&self.session.unstuck(self.session.shimmed()), true).done;
         let stored = |inventory: &Inventory| {
             let mut allocations = inventory.allocations.iter();
@@ -127,7 +123,6 @@ impl<'s> Release<'s> {
         }
         let shims = Arc::clone(&self.session.shims);
         let from = self.session.from.clone();
-        let limits = self.limits(&targets);
         let task = move |target: Target| {
             let limits = limits.get(&target.pid).copied().unwrap_or_default();
             let request = StageRequest { from: from.clone(), limits };
@@ -140,18 +135,15 @@ impl<'s> Release<'s> {
     /// Makes the memory of released processes again, with its bytes.
     pub fn load(&self) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
-        let targets = self.session.unstuck(self.session.shimmed());
-        let from = self.session.from.clone();
-        let limits = self.limits(&targets);
+        let request = LoadRequest { from: self.session.from.clone() };
         let task = move |target: Target| {
-            let limits = limits.get(&target.pid).copied().unwrap_or_default();
-            let request = LoadRequest { from: from.clone(), limits };
             let phase = inspect(&*shims, target, false)?.phase;
             if phase != Phase::Released {
                 return Ok(Transferred::default());
             }
             Ok(shims.ask::<Load>(target, &request, Patience::WhileMoving(STANDSTILL))?)
         };
+        let targets = self.session.unstuck(self.session.shimmed());
         let failed =
             self.session.stage(Stage::Load, &targets, OWN_BOUND, |done| Some(done.bytes), task).failed;
         self.session.leave_out(failed.iter().map(|(pid, _)| *pid));
@@ -256,8 +248,6 @@ impl Step for Release<'_> {
 
     fn apply(&mut self) -> Result<(), StepError> {
         let orders = Arc::new((self.decide)()?);
-        // An undo loads, and has no more room than the save.
-        self.session.limit(orders.limits.clone());
         let targets = self.session.shimmed();
         // What may fail for want of memory fails before anything is dropped.
         self.release(Stage::Save, Extent::Save, &orders, &targets)?;

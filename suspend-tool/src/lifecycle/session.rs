@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cuda_sys::ProcessState;
 use protocol::verbs::Inspect;
-use protocol::{HostLimits, InspectRequest, Inventory, Moved, ReadFrom};
+use protocol::{InspectRequest, Inventory, Moved, ReadFrom};
 
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
 use crate::client::{Ask, Patience, ShimError, Shims};
@@ -70,7 +70,6 @@ pub struct Session {
     /// Whether threads are to be held still.
     pub freezes: bool,
     reporter: Arc<dyn Reporter>,
-    limits: RefCell<BTreeMap<Pid, HostLimits>>,
     stuck: RefCell<BTreeSet<Pid>>,
     tally: RefCell<Tally>,
 }
@@ -106,7 +105,6 @@ impl Session {
             hold,
             freezes,
             reporter,
-            limits: RefCell::default(),
             stuck: RefCell::default(),
             tally: RefCell::default(),
         }
@@ -120,16 +118,6 @@ impl Session {
 
     pub(super) fn report(&self, event: &Event<'_>) {
         self.reporter.report(event);
-    }
-
-    /// Bounds the host memory that processes may use from now on. Those that are not named have none.
-    pub fn limit(&self, limits: BTreeMap<Pid, HostLimits>) {
-        self.limits.replace(limits);
-    }
-
-    /// How much host memory a process may use.
-    pub(super) fn limits_of(&self, pid: Pid) -> HostLimits {
-        self.limits.borrow().get(&pid).copied().unwrap_or_default()
     }
 
     /// An error when the command was asked to stop.

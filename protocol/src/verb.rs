@@ -239,6 +239,8 @@ pub struct StageRequest {
 pub struct LoadRequest {
     /// Where the bytes are that were saved to a store.
     pub from: ReadFrom,
+    /// Bounds on what host memory may be used on the way.
+    pub limits: HostLimits,
 }
 
 /// Who hands out an allocation at `remap`.

@@ -211,7 +211,9 @@ fn request() -> impl Strategy<Value = Request> {
         (read_from(), any::<Option<u64>>()).prop_map(|(from, arena_bytes)| {
             Request::Stage(StageRequest { from, limits: HostLimits { arena_bytes } })
         }),
-        read_from().prop_map(|from| Request::Load(LoadRequest { from })),
+        (read_from(), any::<Option<u64>>()).prop_map(|(from, arena_bytes)| {
+            Request::Load(LoadRequest { from, limits: HostLimits { arena_bytes } })
+        }),
         (vec(source, 0..9), any::<u32>(), prop::sample::select(vec![Turn::Join, Turn::Bind, Turn::Map]))
             .prop_map(|(sources, wait_ms, turn)| Request::Remap(RemapRequest { sources, wait_ms, turn })),
         Just(Request::Reopen(ReopenRequest {})),

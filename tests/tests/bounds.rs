@@ -2,6 +2,7 @@
 #![allow(clippy::indexing_slicing, reason = "a test that cannot go on fails, and says where")]
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -78,6 +79,74 @@ fn host_memory_and_threads_of_a_save_and_a_load_are_those_that_were_allowed() ->
         }
         ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
     }
+    Ok(())
+}
+
+/// A control group of the test's own with a process in it, gone with this value.
+struct Group {
+    folder: PathBuf,
+    limit: &'static str,
+    usage: &'static str,
+}
+
+impl Group {
+    /// `None` where this user may not make one.
+    fn of(pid: i32) -> Option<Self> {
+        let kinds = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ];
+        kinds.into_iter().find_map(|(root, limit, usage)| {
+            let group = Self { folder: Path::new(root).join(format!("nvsnap-test-{pid}")), limit, usage };
+            fs::create_dir(&group.folder).ok()?;
+            let is_one = group.folder.join(limit).exists();
+            let moved = fs::write(group.folder.join("cgroup.procs"), pid.to_string());
+            (is_one && moved.is_ok()).then_some(group)
+        })
+    }
+
+    /// Leaves its processes so many bytes.
+    fn leave(&self, bytes: u64) -> Result<()> {
+        let used: u64 = fs::read_to_string(self.folder.join(self.usage))?.trim().parse()?;
+        Ok(fs::write(self.folder.join(self.limit), (used + bytes).to_string())?)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Those of its processes that still live go to the group above.
+        let inside = fs::read_to_string(self.folder.join("cgroup.procs")).unwrap_or_default();
+        for pid in inside.lines() {
+            let _ = fs::write(self.folder.join("../cgroup.procs"), pid);
+        }
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+#[test]
+fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGE", "0").start()?;
+    let pid = worker.pid();
+    let Some(group) = Group::of(pid) else {
+        println!("not shown: this user may not make control groups");
+        return Ok(());
+    };
+    for line in ["begin 0", "new x 640M device:0", "noise x 0 640M 3"] {
+        worker.ok(line)?;
+    }
+    let sum = worker.ok("sum x 0 640M")?;
+    let before = Use::of(pid)?;
+    // Three chunks and a bit.
+    group.leave(400 * MIB)?;
+    let most = Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?;
+    let more = most.memory.saturating_sub(before.memory);
+    ensure!(more < 220 * MIB, "the save took {more} bytes more than there were");
+    ensure!(more > 64 * MIB, "nobody saw the buffers of the save: {more} bytes");
+    // The memory of the stand-in's devices is host memory, and is made again.
+    group.leave(1 << 40)?;
+    machine.resume(&[pid])?.done()?;
+    ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
     Ok(())
 }
 

@@ -39,7 +39,7 @@ fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Troub
     phases.expect(saved.sum());
     let (stored, objects) = storage::split(objects);
     // First what needs something from outside.
-    let from_store = storage::load(&stored, &request.from, phases)?;
+    let from_store = storage::load(&stored, &request.from, request.limits, phases)?;
     let in_memory =
         objects.iter().filter(|object| object.bytes == Bytes::Saved).map(|object| object.what.size);
     let from_memory = match in_memory.max() {

@@ -90,6 +90,7 @@ pub(super) fn split(objects: Vec<Object>) -> (Vec<(Object, Saved)>, Vec<Object>)
 pub(super) fn load(
     objects: &[(Object, Saved)],
     from: &ReadFrom,
+    limits: HostLimits,
     phases: &Phases,
 ) -> Result<Transferred, Trouble> {
     let mut done = Transferred::default();
@@ -108,8 +109,8 @@ pub(super) fn load(
         subjects.push(Subject::new(&object.what, real, &views, AccessFlags::READ_WRITE));
         wanted.push(Wanted { group: group(object.what.prop.location), saved: saved.clone() });
     }
-    let job =
-        LoadJob { wanted: &wanted, subjects: &subjects, chunks: &chunks, buffers: store::buffers(None) };
+    let buffers = store::buffers(limits.arena_bytes);
+    let job = LoadJob { wanted: &wanted, subjects: &subjects, chunks: &chunks, buffers };
     let mut filled = |number: usize| {
         if let Some((object, _)) = objects.get(number) {
             world().filled(object.key);

@@ -28,13 +28,36 @@ pub fn host_limits(
     proc: &ProcFs,
     needs: &BTreeMap<Pid, u64>,
 ) -> Result<BTreeMap<Pid, HostLimits>, Vec<Finding>> {
+    fit(&domains(proc, needs.keys().copied()), needs)
+}
+
+/// An equal share for each process of what host memory there is: for buffers that bytes go through, which are as large as
+/// they may be.
+pub fn host_shares(proc: &ProcFs, pids: impl IntoIterator<Item = Pid> + Clone) -> BTreeMap<Pid, HostLimits> {
+    shares(&domains(proc, pids.clone()), pids)
+}
+
+fn shares(domains: &[Domain], pids: impl IntoIterator<Item = Pid>) -> BTreeMap<Pid, HostLimits> {
+    let share = |pid: Pid| {
+        let mine = domains.iter().filter(|domain| domain.members.contains(&pid));
+        mine.map(|domain| {
+            let members = u64::try_from(domain.members.len()).unwrap_or(u64::MAX);
+            domain.available.checked_div(members).unwrap_or(0)
+        })
+        .min()
+    };
+    pids.into_iter().map(|pid| (pid, HostLimits { arena_bytes: share(pid) })).collect()
+}
+
+/// The bounds on the host memory of these processes.
+fn domains(proc: &ProcFs, pids: impl IntoIterator<Item = Pid> + Clone) -> Vec<Domain> {
     let memory = HostMemory::new(proc);
     let mut domains: Vec<Domain> = Vec::new();
     if let Ok(system) = memory.system() {
-        let members = needs.keys().copied().collect();
+        let members = pids.clone().into_iter().collect();
         domains.push(Domain { group: None, available: system.available, members });
     }
-    for &pid in needs.keys() {
+    for pid in pids {
         for bound in memory.groups(pid) {
             match domains.iter_mut().find(|domain| domain.group == bound.group) {
                 Some(domain) => domain.members.push(pid),
@@ -46,7 +69,7 @@ pub fn host_limits(
             }
         }
     }
-    fit(&domains, needs)
+    domains
 }
 
 fn fit(domains: &[Domain], needs: &BTreeMap<Pid, u64>) -> Result<BTreeMap<Pid, HostLimits>, Vec<Finding>> {
@@ -112,6 +135,15 @@ mod tests {
         let findings = fit(&domains, &needs).unwrap_err();
         assert_eq!(findings.len(), 1);
         assert!(findings[0].message.contains("/g"), "{}", findings[0]);
+    }
+
+    #[test]
+    fn what_buffers_may_take_is_shared_evenly() {
+        let domains =
+            [domain(None, 900, &[1, 2, 3]), domain(Some("/g"), 100, &[2, 3]), domain(Some("/h"), 0, &[1])];
+        let told = shares(&domains, [1, 2, 3, 4].map(pid));
+        let told: Vec<Option<u64>> = told.into_values().map(|limits| limits.arena_bytes).collect();
+        assert_eq!(told, [Some(0), Some(50), Some(50), None]);
     }
 
     #[test]

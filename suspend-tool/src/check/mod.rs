@@ -14,7 +14,7 @@ mod targets;
 
 pub use finding::{Finding, Severity, refusal};
 pub use freezing::cannot_freeze;
-pub use host::host_limits;
+pub use host::{host_limits, host_shares};
 pub use judge::{Verdict, judge, plan};
 pub use room::{Need, on_disk, room};
 pub use survey::{Machine, Seen, Standing, Survey};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::check::{Machine, Seen, Standing};
+use crate::check::{Machine, Seen, Standing, host_shares};
 use crate::client::{Shims, Sockets};
 use crate::driver::library::LibCuda;
 use crate::driver::{Driver, DriverError};
@@ -81,7 +81,7 @@ impl Context {
                 shimmed: matches!(seen.standing, Standing::Shimmed(_)),
             })
             .collect();
-        Session::new(
+        let mut session = Session::new(
             Arc::clone(driver),
             Arc::clone(&self.machine.shims),
             Arc::clone(&self.reporter),
@@ -89,7 +89,9 @@ impl Context {
             timeout,
             Rc::clone(&self.interrupt),
             (Rc::clone(&self.hold), self.freezes),
-        )
+        );
+        session.shares = host_shares(&self.machine.proc, session.all().into_iter().map(|target| target.pid));
+        session
     }
 }
 

@@ -9,7 +9,9 @@ use protocol::{Phase, SaveTo};
 use super::set::{Held, after_failure, finished, keep, resume_arguments};
 use super::storage::{Storage, room_for, target};
 use super::{Context, Exit, Outcome};
-use crate::check::{Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, judge, plan, refusal};
+use crate::check::{
+    Machine, Seen, Survey, Verdict, cannot_freeze, device_demand, host_shares, judge, plan, refusal,
+};
 use crate::cli::{PlaceArgs, SaveArgs};
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
@@ -187,6 +189,7 @@ pub(super) fn decide_anew(
     let mut verdict = plan(&machine.proc, &members, around);
     if !to.is_memory() {
         verdict = verdict.without_host_memory();
+        verdict.limits = host_shares(&machine.proc, members.iter().map(|member| member.pid));
     }
     match refusal(&verdict.findings) {
         Some(text) => Err(StepError::Blocked(text)),

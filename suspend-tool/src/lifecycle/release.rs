@@ -135,8 +135,10 @@ impl<'s> Release<'s> {
     /// Makes the memory of released processes again, with its bytes.
     pub fn load(&self) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
-        let request = LoadRequest { from: self.session.from.clone() };
+        let (from, shares) = (self.session.from.clone(), self.session.shares.clone());
         let task = move |target: Target| {
+            let limits = shares.get(&target.pid).copied().unwrap_or_default();
+            let request = LoadRequest { from: from.clone(), limits };
             let phase = inspect(&*shims, target, false)?.phase;
             if phase != Phase::Released {
                 return Ok(Transferred::default());

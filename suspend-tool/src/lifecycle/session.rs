@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cuda_sys::ProcessState;
 use protocol::verbs::Inspect;
-use protocol::{InspectRequest, Inventory, Moved, ReadFrom};
+use protocol::{HostLimits, InspectRequest, Inventory, Moved, ReadFrom};
 
 use super::{Arrival, Outcome, StepError, Trouble, in_parallel};
 use crate::client::{Ask, Patience, ShimError, Shims};
@@ -65,6 +65,8 @@ pub struct Session {
     pub interrupt: Rc<Interrupt>,
     /// Where what was saved to a store is read.
     pub from: ReadFrom,
+    /// How much host memory each may use on the way of what is loaded.
+    pub shares: BTreeMap<Pid, HostLimits>,
     /// Who holds threads still.
     pub hold: Rc<dyn Hold>,
     /// Whether threads are to be held still.
@@ -102,6 +104,7 @@ impl Session {
             timeout,
             interrupt,
             from: ReadFrom::default(),
+            shares: BTreeMap::new(),
             hold,
             freezes,
             reporter,

@@ -59,10 +59,14 @@ fn named(failed: Vec<GetError>) {
     }
 }
 
-/// How many chunks may wait in host memory at once, if that may take `limit` bytes.
+/// How many chunks may wait in host memory at once, if there is room for `limit` bytes: half of it is left to others, and
+/// without one chunk nothing can be done.
 pub(crate) fn buffers(limit: Option<u64>) -> usize {
-    let chunk = u64::from(chunkstore::CHUNK_BYTES);
-    let most = config::staging_bytes().min(limit.unwrap_or(u64::MAX)) / chunk;
+    fitting(config::staging_bytes(), limit)
+}
+
+fn fitting(allowed: u64, limit: Option<u64>) -> usize {
+    let most = allowed.min(limit.map_or(u64::MAX, |limit| limit / 2)) / u64::from(chunkstore::CHUNK_BYTES);
     usize::try_from(most).unwrap_or(usize::MAX).max(1)
 }
 
@@ -75,4 +79,18 @@ pub(crate) fn ahead(limit: Option<u64>) -> u64 {
 #[allow(clippy::cast_possible_truncation, reason = "no chunk is longer than 64 MiB, and memory is wider")]
 fn width(len: u32) -> usize {
     len as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_as_many_as_is_allowed_and_half_of_the_room_holds() {
+        const CHUNK: u64 = 64 << 20;
+        assert_eq!(fitting(8 * CHUNK, None), 8);
+        assert_eq!(fitting(8 * CHUNK, Some(100 * CHUNK)), 8);
+        assert_eq!(fitting(8 * CHUNK, Some(7 * CHUNK)), 3);
+        assert_eq!(fitting(8 * CHUNK, Some(0)), 1);
+    }
 }

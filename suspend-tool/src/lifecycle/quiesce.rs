@@ -31,8 +31,8 @@ use crate::topology::{Member, groups};
 
 /// How long the first look waits: long enough for ordinary work to end by itself.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
-/// How long a look waits after a call was let through: it grows by a hundredth each time, for machines on which even that
-/// what is about to end takes longer.
+/// How long a look waits after a call was let through: it grows a little each time, for machines on which even that what is
+/// about to end takes longer. Only a little: two groups in the same processes may take hundreds of turns.
 const NEXT_LOOK: Duration = Duration::from_millis(3);
 /// How long a look waits before a call of a busy process is let through: it may just be running.
 const PATIENT_LOOK: Duration = Duration::from_millis(25);
@@ -119,7 +119,7 @@ impl<'s> Quiesce<'s> {
             memory_steps += u32::from(level == GateLevel::Memory);
             // Where an answer takes long, work that is about to end does too.
             look = next_look.max(asked.elapsed() * 2).min(LONGEST_LOOK);
-            next_look = (next_look * 101 / 100).min(LONG_LOOK);
+            next_look = (next_look * 301 / 300).min(LONG_LOOK);
         }
     }
 

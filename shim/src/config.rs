@@ -7,6 +7,7 @@
 //! | `NVSNAP_GPUSHARE_FABRIC` | `0`, `1` | lets fabric handles through |
 //! | `NVSNAP_GPUSHARE_GDRCOPY` | `0`, `1` | memory pinned by GDRCopy is no obstacle: the program pins anew after a resume |
 //! | `NVSNAP_GPUSHARE_RAW_FD` | `0`, `1` | hands out the driver's own descriptors |
+//! | `NVSNAP_GPUSHARE_REREGISTER` | `0`, `1` | host memory that the program has registered is unregistered and registered again by the library |
 //! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 1024 by default |
 //! | `NVSNAP_GPUSHARE_STAGE` | MiB, 0 to 1048576 | host memory for chunks read while the driver restores; 4096 by default |
 //! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 16, by default |
@@ -29,6 +30,7 @@ const GDRCOPY: u32 = 1 << 4;
 const RAW_FD: u32 = 1 << 5;
 const FILE_FAULTS: u32 = 1 << 6;
 const FILE_TRACE: u32 = 1 << 7;
+const REREGISTER: u32 = 1 << 8;
 
 /// A variable, how its value becomes bits, and what its values are.
 struct Variable {
@@ -47,6 +49,11 @@ const VARIABLES: &[Variable] = &[
         values: "0 or 1",
     },
     Variable { name: b"NVSNAP_GPUSHARE_RAW_FD", parse: |value| parse_flag(value, RAW_FD), values: "0 or 1" },
+    Variable {
+        name: b"NVSNAP_GPUSHARE_REREGISTER",
+        parse: |value| parse_flag(value, REREGISTER),
+        values: "0 or 1",
+    },
     Variable {
         name: b"NVSNAP_GPUSHARE_STAGING",
         parse: |value| parse_number(value, 64..=65536, &STAGING_MIB),
@@ -179,6 +186,11 @@ pub(crate) fn gdrcopy() -> bool {
 /// Whether the driver's own descriptors are handed out.
 pub(crate) fn raw_fd() -> bool {
     has(RAW_FD)
+}
+
+/// Whether registered host memory is given up and registered again, instead of being left to the driver.
+pub(crate) fn reregister() -> bool {
+    has(REREGISTER)
 }
 
 fn has(bit: u32) -> bool {

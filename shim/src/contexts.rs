@@ -21,7 +21,7 @@ use self::watch::Watch;
 use crate::driver::real;
 use crate::fresh::{Fresh, lock};
 use crate::hooks::{malloc, refuse};
-use crate::{answers, blocks, captures};
+use crate::{answers, blocks, captures, registered};
 
 /// A context of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,6 +106,7 @@ impl Leaving {
             malloc::context_gone(entry.known.context);
             answers::context_gone(entry.known.context);
             blocks::context_destroyed(entry.known.context);
+            registered::context_gone(entry.known.context);
         }
     }
 

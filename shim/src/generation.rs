@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use shim_core::gate;
 
 use crate::boundary::{self, Errno};
-use crate::{answers, blocks, busy, callers, captures, config, contexts, control, hooks, world};
+use crate::{answers, blocks, busy, callers, captures, config, contexts, control, hooks, registered, world};
 
 const NOT_BEGUN: u32 = 0;
 const LIVE: u32 = 1;
@@ -110,6 +110,7 @@ fn forget_parent() {
     hooks::refuse::forked();
     hooks::malloc::forked();
     hooks::sync::forked();
+    registered::forked();
 }
 
 extern "C" fn after_fork() {

@@ -51,6 +51,7 @@ mod kept;
 mod op;
 mod peer;
 mod procaddr;
+mod registered;
 mod resolve;
 mod ticket;
 mod transfer;

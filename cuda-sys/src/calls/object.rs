@@ -146,9 +146,9 @@ macro_rules! with_object_calls {
             object malloc fn cuMemFree_v2(dptr: DevicePtr);
             object refuse fn cuMemGetHandleForAddressRange(handle: *mut c_void, dptr: DevicePtr, size: usize, handle_type: c_uint, flags: u64);
             object malloc fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, flags: c_uint);
-            object gate fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint);
-            object gate fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint);
-            object gate fn cuMemHostUnregister(p: *mut c_void);
+            object register fn cuMemHostRegister(p: *mut c_void, bytesize: usize, flags: c_uint);
+            object register fn cuMemHostRegister_v2(p: *mut c_void, bytesize: usize, flags: c_uint);
+            object register fn cuMemHostUnregister(p: *mut c_void);
             object vmm fn cuMemImportFromShareableHandle(handle: *mut MemHandle, os_handle: *mut c_void, sh_handle_type: HandleType);
             object vmm fn cuMemMap(ptr: DevicePtr, size: usize, offset: usize, handle: MemHandle, flags: u64);
             object refuse fn cuMemPoolCreate(pool: *mut MemPool, pool_props: *const c_void);

@@ -14,5 +14,6 @@ pub(crate) mod ipc;
 pub(crate) mod malloc;
 pub(crate) mod multicast;
 pub(crate) mod refuse;
+pub(crate) mod register;
 pub(crate) mod sync;
 pub(crate) mod vmm;

@@ -8,7 +8,7 @@ use super::release::forget_copies;
 use super::storage;
 use super::trouble::{Trouble, Why};
 use super::views::map;
-use super::{Phases, team};
+use super::{Phases, register, team};
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
 use crate::transfer::store::{held, staged};
@@ -32,6 +32,7 @@ fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Troub
     let mut objects = world().objects();
     objects.retain(|object| object.bytes != Bytes::Elsewhere);
     load_teams(&objects)?;
+    register::bring_back()?;
     objects.retain(|object| object.what.multicast.is_none());
     // A ring serves one device.
     objects.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));

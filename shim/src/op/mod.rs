@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod load;
 mod pinned;
 pub(crate) mod quiesce;
+mod register;
 pub(crate) mod release;
 pub(crate) mod remap;
 mod reopen;

@@ -11,12 +11,12 @@ use cuda_sys::AccessFlags;
 use protocol::{AllocationId, Failure, HostLimits, Moved, Phase, ReleaseRequest, SaveTo, Transferred};
 use shim_core::world::{Backing, Bytes, Key, Object, Origin};
 
-use super::Phases;
 use super::quiesce::hold_answers;
 use super::storage::{self, Target};
 use super::team::drop_object;
 use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, unmap};
+use super::{Phases, register};
 use crate::transfer::arena::{self, Parts};
 use crate::transfer::kept;
 use crate::transfer::store::held;
@@ -34,7 +34,8 @@ pub(crate) fn run(request: &ReleaseRequest, phases: &Phases) -> Result<Transferr
     storage::commit().map_err(|trouble| failed(&trouble, phases))?;
     world().lend(&request.heir_of);
     phases.set(Phase::Released);
-    let mappings = drop_all().map_err(|trouble| trouble.failure("release", phases.get()))?;
+    let dropped = drop_all().and_then(|mappings| register::drop_all().map(|()| mappings));
+    let mappings = dropped.map_err(|trouble| trouble.failure("release", phases.get()))?;
     Ok(Transferred { bytes, mappings })
 }
 

@@ -31,6 +31,13 @@ pub(crate) enum Why {
     NotHeld,
     /// Memory that is bound to it is not back.
     NotBack,
+    /// A device reaches it at another address than before.
+    Moved {
+        /// Where it was.
+        from: u64,
+        /// Where it would be, if anywhere.
+        to: Option<u64>,
+    },
 }
 
 impl Trouble {
@@ -54,7 +61,7 @@ impl Trouble {
                 errno.map_or(Cause::Storage, Cause::System)
             }
             Why::Transfer(TransferError::Panicked) => Cause::Poisoned,
-            Why::Peer(_) => Cause::Unknown,
+            Why::Peer(_) | Why::Moved { .. } => Cause::Unknown,
             Why::InUse | Why::NotBack => Cause::Busy,
             Why::Foreign => Cause::Blocked,
             Why::NotHeld => Cause::BadRequest,
@@ -92,6 +99,12 @@ impl fmt::Display for Why {
                 "it was imported from a process without libnvsnap_gpushare.so, and nobody can make it again",
             ),
             Self::NotBack => f.write_str("memory that is to be bound to it is not back"),
+            Self::Moved { from, to: Some(to) } => {
+                write!(f, "the device would reach it at {to:#x}, and the program has {from:#x}")
+            }
+            Self::Moved { from, to: None } => {
+                write!(f, "the device would not reach it, and the program has {from:#x}")
+            }
             Self::NotHeld => f.write_str("this process is to save it, and does not have it"),
         }
     }

@@ -1,8 +1,10 @@
 //! Taking things apart so that afterwards it is certain what the driver has.
 //!
-//! A call that answers with an error may have done its work all the same. Both of these may be asked twice: a range
-//! without mappings is unmapped without complaint, and a handle that was given back is refused with `INVALID_VALUE`
-//! (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
+//! A call that answers with an error may have done its work all the same. All of these may be asked twice: a range
+//! without mappings is unmapped without complaint, a handle that was given back is refused with `INVALID_VALUE`, and
+//! host memory that is not registered with an error of its own (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
+
+use core::ffi::c_void;
 
 use cuda_sys::{CuError, Device, DevicePtr, MemHandle};
 
@@ -44,4 +46,20 @@ pub(crate) fn unbind(object: MemHandle, device: Device, at: usize, len: usize) -
         },
     }
     .map_err(TransferError::driver("cuMulticastUnbind"))
+}
+
+/// Ends a registration of host memory, made in the current context. After an error it is still there. `false` where
+/// there was none.
+pub(crate) fn unregister(start: *mut c_void) -> Result<bool, TransferError> {
+    // SAFETY: the caller's range, which no work uses.
+    let ask = || unsafe { real::cuMemHostUnregister(start) };
+    match ask() {
+        Ok(()) => Ok(true),
+        Err(CuError::HOST_MEMORY_NOT_REGISTERED) => Ok(false),
+        Err(error) => match ask() {
+            Ok(()) | Err(CuError::HOST_MEMORY_NOT_REGISTERED) => Ok(true),
+            Err(_) => Err(error),
+        },
+    }
+    .map_err(TransferError::driver("cuMemHostUnregister"))
 }

@@ -8,7 +8,7 @@ use crate::driver::real;
 
 /// A context of one device, current on this thread until dropped; then the thread's stack is as it was.
 #[derive(Debug)]
-pub(super) struct Current {
+pub(crate) struct Current {
     /// The primary context, held by us because the program has none on this device.
     retained: Option<Device>,
 }
@@ -22,6 +22,15 @@ impl Current {
             Some(known) => (known.context, None),
             None => (retain(device)?, Some(device)),
         };
+        Self::push(context, retained)
+    }
+
+    /// A context of the program.
+    pub(crate) fn of(context: Context) -> Result<Self, TransferError> {
+        Self::push(context, None)
+    }
+
+    fn push(context: Context, retained: Option<Device>) -> Result<Self, TransferError> {
         // Before the push: should that fail, what was retained goes back.
         let current = Self { retained };
         // SAFETY: a context that lives: the program's, which cannot destroy it now, or one that we hold.

@@ -32,7 +32,7 @@ use std::sync::{Mutex, PoisonError};
 use cuda_sys::{CuError, Device};
 use shim_core::world::Place;
 
-use context::Current;
+pub(crate) use context::Current;
 pub(crate) use load::{Loader, with_loader};
 pub(crate) use reach::Subject;
 pub(crate) use save::with_saver;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use cuda_sys::DevicePtr;
 use rustix::fs::{Mode, OFlags, ftruncate, open};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::objects::Range;
 use super::words::Words;
@@ -14,6 +14,8 @@ use crate::driver;
 pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
     Some(match verb {
         "pages" => pages(session, words),
+        "pages-apart" => pages_apart(session, words),
+        "unpages" => unpages(session, words),
         "register" => register(session, words),
         "unregister" => unregister(session, words),
         "device-pointer" => device_pointer(session, words),
@@ -38,8 +40,32 @@ fn pages(session: &Session, words: &mut Words<'_>) -> Answer {
             unsafe { mmap(std::ptr::null_mut(), size, protection, MapFlags::SHARED, &file, 0) }?
         }
     };
+    keep(session, name, place, size);
+    Ok(String::new())
+}
+
+/// `pages-apart X SIZE`: memory where the kernel puts nothing by itself, so that the place stays empty afterwards.
+fn pages_apart(session: &Session, words: &mut Words<'_>) -> Answer {
+    const APART: usize = 0x1000_0000_0000;
+    let (name, size) = (words.word()?, words.size()?);
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: a new mapping, where there is none.
+    let place = unsafe { mmap_anonymous(std::ptr::without_provenance_mut(APART), size, protection, flags) }?;
+    keep(session, name, place, size);
+    Ok(String::new())
+}
+
+fn keep(session: &Session, name: &str, place: *mut c_void, size: usize) {
     let address = DevicePtr(u64::try_from(place.expose_provenance()).unwrap_or(0));
     session.objects.ranges.put(name, Range { address, size });
+}
+
+/// `unpages X`: gives the memory of `pages` back.
+fn unpages(session: &Session, words: &mut Words<'_>) -> Answer {
+    let range = session.objects.ranges.get(words.word()?)?;
+    // SAFETY: what the line asks for; the lines do not use the memory afterwards.
+    unsafe { munmap(pointer(range.address), range.size) }?;
     Ok(String::new())
 }
 

@@ -84,3 +84,15 @@ pub(super) fn registered_memory_that_two_processes_share(stage: &mut Stage) -> R
     }
     Ok(())
 }
+
+/// Where the library registers anew, nothing is different.
+pub(super) fn registered_memory_is_registered_anew(stage: &mut Stage) -> Result<()> {
+    stage.machine_mut().set("NVSNAP_GPUSHARE_REREGISTER", "1");
+    registered_memory_stays_registered(stage)
+}
+
+/// The same, of one range in two processes.
+pub(super) fn shared_memory_is_registered_anew_by_two_processes(stage: &mut Stage) -> Result<()> {
+    stage.machine_mut().set("NVSNAP_GPUSHARE_REREGISTER", "1");
+    registered_memory_that_two_processes_share(stage)
+}

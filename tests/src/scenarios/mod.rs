@@ -75,6 +75,8 @@ scenarios! {
     host::host_memory_needs_no_context on 1;
     host::registered_memory_stays_registered on 1;
     host::registered_memory_that_two_processes_share on 1;
+    host::registered_memory_is_registered_anew on 1;
+    host::shared_memory_is_registered_anew_by_two_processes on 1;
     peers::copies_between_devices_need_no_peer_access on 2;
     peers::opened_memory_is_copied_between_devices on 2;
     events::an_event_connects_two_processes_over_suspends on 1;

@@ -81,7 +81,9 @@ pub(super) fn ask(
             return Err(match (asked.iter().find(|one| one.has_it), settle) {
                 (Some(one), _) => PeerError::TimedOut { pid: one.pid },
                 (None, Settle::AnyAnswer) => PeerError::TimedOut { pid: first.pid },
-                (None, Settle::OnlySuccess) => PeerError::Silent { pid: first.pid },
+                (None, Settle::OnlySuccess) => {
+                    PeerError::Silent { allocation: request.allocation, pid: first.pid }
+                }
             });
         }
         wait(&asked, now, deadline);
@@ -215,6 +217,6 @@ mod tests {
         let meant = ask(sockets(), request, soon(), Settle::AnyAnswer);
         assert!(matches!(meant, Err(PeerError::TimedOut { pid: 7 })), "{meant:?}");
         let one_of_many = ask(sockets(), request, soon(), Settle::OnlySuccess);
-        assert!(matches!(one_of_many, Err(PeerError::Silent { pid: 7 })), "{one_of_many:?}");
+        assert!(matches!(one_of_many, Err(PeerError::Silent { pid: 7, .. })), "{one_of_many:?}");
     }
 }

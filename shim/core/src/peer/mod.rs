@@ -49,6 +49,8 @@ pub enum PeerError {
     /// Nobody who answers has it, and this one does not answer: it is stopped, or frozen as a whole. One that is suspended
     /// does.
     Silent {
+        /// Which.
+        allocation: AllocationId,
         /// Who.
         pid: i32,
     },
@@ -92,7 +94,10 @@ impl core::fmt::Display for PeerError {
             }
             Self::Failed { failure, .. } => failure.fmt(f),
             Self::TimedOut { pid } => write!(f, "process {pid} has not handed it out in time"),
-            Self::Silent { pid } => write!(f, "nobody who answers has it, and process {pid} does not answer"),
+            Self::Silent { allocation, pid } => write!(
+                f,
+                "no process here has allocation {allocation}, except perhaps process {pid}, which does not answer"
+            ),
             Self::Closed { pid } => write!(f, "process {pid} closed the connection without an answer"),
             Self::Garbled { pid, .. } => write!(f, "the answer of process {pid} cannot be understood"),
             Self::NoDescriptor { pid } => write!(

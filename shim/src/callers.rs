@@ -39,13 +39,16 @@ pub(crate) fn waits(call: CallId, stream: Stream) {
     let _errno = Errno::save();
     let mut context = Context::NULL;
     // SAFETY: a writable place; the driver answers this in every state.
-    if unsafe { real::cuCtxGetCurrent(&raw mut context) }.is_err() {
-        return;
-    }
+    let told = unsafe { real::cuCtxGetCurrent(&raw mut context) };
     // SAFETY: takes nothing.
     let thread = unsafe { libc::gettid() };
-    let caller = Caller { call, context: context.0.addr(), stream: stream.0.addr() };
-    lock(&CALLERS.get().by_thread).insert(thread, caller);
+    let mut by_thread = lock(&CALLERS.get().by_thread);
+    if told.is_err() {
+        // What is noted of an earlier call may name a stream that is gone.
+        by_thread.remove(&thread);
+        return;
+    }
+    by_thread.insert(thread, Caller { call, context: context.0.addr(), stream: stream.0.addr() });
 }
 
 /// What is known of the call that this thread waits with.

@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 /// The signals that are taken.
 const TAKEN: [(libc::c_int, &str); 3] =
@@ -43,11 +45,7 @@ impl Interrupt {
         // A file that may grow no more is an error like any other, and no reason to end in the middle.
         // SAFETY: no handler is installed.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        let mut set = empty_set();
-        for (number, _) in TAKEN {
-            // SAFETY: an initialised set and a valid number.
-            unsafe { libc::sigaddset(&raw mut set, number) };
-        }
+        let set = taken();
         // SAFETY: an initialised set; the old mask is not asked for.
         let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if blocked != 0 {
@@ -75,6 +73,31 @@ impl Interrupt {
         }
         self.seen.get()
     }
+}
+
+/// Has a program begin with these signals as anybody would: what is blocked here stays so across an exec, and who does not
+/// read it from a descriptor would never meet it.
+pub(crate) fn left_to(command: &mut Command) {
+    let set = taken();
+    let unblock = move || {
+        // SAFETY: an initialised set; the old mask is not asked for.
+        match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    };
+    // SAFETY: between fork and exec it makes one system call, and allocates nothing.
+    unsafe { command.pre_exec(unblock) };
+}
+
+/// The signals that are taken, as a set.
+fn taken() -> libc::sigset_t {
+    let mut set = empty_set();
+    for (number, _) in TAKEN {
+        // SAFETY: an initialised set and a valid number.
+        unsafe { libc::sigaddset(&raw mut set, number) };
+    }
+    set
 }
 
 fn empty_set() -> libc::sigset_t {

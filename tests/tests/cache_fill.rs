@@ -67,6 +67,21 @@ fn a_command_does_not_wait_for_the_cache_and_a_fill_that_was_killed_is_made_up_f
     Ok(())
 }
 
+/// The command keeps the signals that ask it to stop from itself, and reads them; what it leaves behind does not read them.
+#[test]
+fn a_fill_ends_when_it_is_asked_to() -> Result<()> {
+    let depot = Depot::new()?;
+    let outcome = saving(&depot, NEVER)?;
+    let pid = filler(&outcome)?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).context("a mask")?;
+    ensure!(blocked.trim().bytes().all(|digit| digit == b'0'), "it blocks {blocked}");
+    signal(pid, libc::SIGTERM)?;
+    filled(&outcome)?;
+    depot.resume_from(None, Some(&depot.cache()))?.done()?;
+    depot.is_as_it_was()
+}
+
 #[test]
 fn a_workload_goes_on_while_its_cache_is_being_filled() -> Result<()> {
     let depot = Depot::new()?;

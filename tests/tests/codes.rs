@@ -1,6 +1,7 @@
 //! Programs choose their way by error codes: with the library they have to be the very ones the driver gives.
 
 use anyhow::Result;
+use integration::threads::signal;
 use integration::{Machine, Target};
 
 /// Asks the same of a worker with the library and of one without; the answers come back side by side.
@@ -149,6 +150,38 @@ fn an_exporter_that_ended_before_any_import_leaves_handles_that_are_invalid() ->
             machine.take_violations()?;
         }
     }
+    Ok(())
+}
+
+/// Everybody who listens is asked for memory whose exporter is gone, also those that have nothing to do with it.
+#[test]
+fn an_import_that_nobody_can_serve_waits_for_no_suspended_and_for_no_stopped_process() -> Result<()> {
+    let machine = Machine::stand_in()?;
+    let start = |name: &str| machine.worker(name).preload().start();
+    let importer = start("importer")?;
+    let all = |target: &Target, lines: &[&str]| lines.iter().try_for_each(|line| target.ok(line).map(drop));
+    all(&importer, &["listen", "begin 0"])?;
+    let exporter = start("exporter")?;
+    all(&exporter, &["begin 0", "new x 4M device:0 fd", "export fd x", "send fd importer"])?;
+    importer.ok("receive fd")?;
+    exporter.kill()?;
+    let suspended = start("suspended")?;
+    all(&suspended, &["begin 0", "new y 4M device:0 fd", "fill y 0 4M 3"])?;
+    let sum = suspended.ok("sum y 0 4M")?;
+    machine.suspend(&[suspended.pid()])?.done()?;
+    importer.refused("import x fd", 400)?;
+    let waits = format!("process {} has not handed out", suspended.pid());
+    assert!(!importer.log().contains(&waits), "{}", importer.log());
+    let stopped = start("stopped")?;
+    stopped.ok("begin 0")?;
+    signal(stopped.pid(), libc::SIGSTOP)?;
+    importer.refused("import x fd", 400)?;
+    // Which of several is named is left open: those of other tests are asked as well.
+    assert!(importer.log().contains("which does not answer"), "{}", importer.log());
+    signal(stopped.pid(), libc::SIGCONT)?;
+    machine.resume(&[suspended.pid()])?.done()?;
+    assert_eq!(suspended.ok("sum y 0 4M")?, sum);
+    machine.take_violations()?;
     Ok(())
 }
 

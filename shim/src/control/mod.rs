@@ -66,6 +66,10 @@ impl Operations for Verbs {
         op::export::run(&request, &PHASES)
     }
 
+    fn has(&self, request: &ExportRequest) -> Result<(), Failure> {
+        op::export::has(request, &PHASES)
+    }
+
     fn tend(&self) -> bool {
         world::tend()
     }

@@ -138,11 +138,12 @@ unsafe fn described(call: CallId, copy: *const c_void) -> [u64; 2] {
 /// Waits for the call that has just been made, if one of the addresses lies in memory with the attribute.
 #[cold]
 fn wait_if_set(call: CallId, addresses: &[u64]) -> CuResult {
+    // Before the table: who waits for its lock may be left with a number of the kernel's.
+    let _errno = Errno::save();
     let set = |at: &u64| matches!(blocks().find(*at), Found::Block(block) if block.sync_memops);
     if !addresses.iter().any(set) {
         return Ok(());
     }
-    let _errno = Errno::save();
     if captures::active() == 0 {
         return wait(call);
     }

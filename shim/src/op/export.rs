@@ -13,22 +13,23 @@ use super::Phases;
 use crate::hooks::vmm::export;
 use crate::world::{Real, world};
 
+/// Whether the allocation is here, for whoever knows its secret.
+pub(crate) fn has(request: &ExportRequest, phases: &Phases) -> Result<(), Failure> {
+    world().has_ticket(request.allocation, request.secret).map_err(|why| nothing(request, phases.get(), why))
+}
+
 /// A descriptor of the allocation.
 pub(crate) fn run(request: &ExportRequest, phases: &Phases) -> Result<(ExportReply, OwnedFd), Failure> {
     let phase = phases.get();
     let id = request.allocation;
     let pid = std::process::id();
     let fail = |cause, why: String| Failure { cause, message: format!("process {pid}: {why}"), phase };
+    let unfound = |why| nothing(request, phase, why);
     if phase == Phase::Released {
-        return Err(fail(Cause::NotNow, format!("allocation {id} is not back yet")));
+        has(request, phases)?;
+        return Err(unfound(NotHere::Dropped));
     }
-    let pinned = Real::of_ticket(id, request.secret).map_err(|why| match why {
-        NotHere::Dropped => fail(Cause::NotNow, format!("allocation {id} is not back yet")),
-        // A wrong secret and a wrong name are answered alike: who guesses learns nothing.
-        NotHere::Unknown | NotHere::Secret | NotHere::NotOurs => {
-            fail(Cause::Unknown, format!("allocation {id} is not here"))
-        }
-    })?;
+    let pinned = Real::of_ticket(id, request.secret).map_err(unfound)?;
     let driver =
         |error: CuError| fail(Cause::Driver(error.raw()), format!("export of allocation {id}: {error}"));
     let Some(pin) = pinned.pin() else { return Err(driver(CuError::INVALID_VALUE)) };
@@ -45,6 +46,17 @@ pub(crate) fn run(request: &ExportRequest, phases: &Phases) -> Result<(ExportRep
             ))
         }
         // Dropped between the two looks.
-        None => Err(fail(Cause::NotNow, format!("allocation {id} is not back yet"))),
+        None => Err(unfound(NotHere::Dropped)),
     }
+}
+
+/// The answer where there is nothing to hand out.
+fn nothing(request: &ExportRequest, phase: Phase, why: NotHere) -> Failure {
+    let (cause, what) = match why {
+        NotHere::Dropped => (Cause::NotNow, "not back yet"),
+        // A wrong secret and a wrong name are answered alike: who guesses learns nothing.
+        NotHere::Unknown | NotHere::Secret | NotHere::NotOurs => (Cause::Unknown, "not here"),
+    };
+    let (pid, id) = (std::process::id(), request.allocation);
+    Failure { cause, message: format!("process {pid}: allocation {id} is {what}"), phase }
 }

@@ -83,7 +83,9 @@ impl Trouble {
             Why::Transfer(TransferError::Storage { .. }) if verb == VerbKind::Load.name() => {
                 "; put back what is missing, or name with --store where the store is now"
             }
-            Why::Peer(PeerError::TimedOut { .. }) => "; repeat the command when that process is back",
+            Why::Peer(PeerError::TimedOut { .. } | PeerError::Silent { .. }) => {
+                "; repeat the command when that process is back"
+            }
             _ => "",
         }
     }

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::interrupt;
 use crate::state::{StateDir, StateError};
 
 /// The file for what is said.
@@ -48,6 +49,7 @@ impl Filling {
         let (log, path) = state.log(LOG, LONG)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg0("nvsnap-gpu-suspend").arg("cache-prefetch").args([store, ckpt_dir, cache]);
+        interrupt::left_to(&mut command);
         let to = |log: &File| log.try_clone().map(Stdio::from);
         let mut start = || {
             // A signal to the group of the command is not for it.

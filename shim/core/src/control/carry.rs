@@ -97,6 +97,15 @@ pub(super) fn export(
     guarded(operations, phases, VerbKind::Export, || operations.export(request))
 }
 
+/// Whether what a peer asks for is here.
+pub(super) fn has(
+    operations: &dyn Operations,
+    phases: &Phases,
+    request: &ExportRequest,
+) -> Result<(), Failure> {
+    guarded(operations, phases, VerbKind::Export, || operations.has(request))
+}
+
 /// Lists what the process holds.
 pub(super) fn inspect(
     operations: &dyn Operations,

@@ -49,6 +49,10 @@ pub trait Operations: Sync {
     /// across a driver call. `NotNow` parks the request until the phase changes.
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure>;
 
+    /// Whether what a peer asks for is here at all, in a phase in which nothing is handed out: who looks for something else
+    /// must not wait until that is over. Runs on the control thread: no driver call, no waiting.
+    fn has(&self, request: &ExportRequest) -> Result<(), Failure>;
+
     /// Looks after what nobody asks about. Runs on the worker thread while it has nothing to do and the process
     /// runs. Whether to be called again soon.
     fn tend(&self) -> bool;

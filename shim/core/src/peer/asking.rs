@@ -31,6 +31,8 @@ struct Asked {
     descriptor: Option<OwnedFd>,
     /// Not to be written before, after a "not now".
     not_before: Option<Instant>,
+    /// Whether it has said "not now": it has what is asked for.
+    has_it: bool,
 }
 
 /// What one socket has come to.
@@ -76,7 +78,13 @@ pub(super) fn ask(
         }
         let Some(first) = asked.first() else { break };
         if now >= deadline {
-            return Err(PeerError::TimedOut { pid: first.pid });
+            return Err(match (asked.iter().find(|one| one.has_it), settle) {
+                (Some(one), _) => PeerError::TimedOut { pid: one.pid },
+                (None, Settle::AnyAnswer) => PeerError::TimedOut { pid: first.pid },
+                (None, Settle::OnlySuccess) => {
+                    PeerError::Silent { allocation: request.allocation, pid: first.pid }
+                }
+            });
         }
         wait(&asked, now, deadline);
     }
@@ -104,7 +112,7 @@ fn wait(asked: &[Asked], now: Instant, deadline: Instant) {
 impl Asked {
     fn new(pid: i32, socket: Held, request: &ExportRequest) -> Result<Self, PeerError> {
         let exchange = exchange(pid, 1, request)?;
-        Ok(Self { pid, socket, exchange, id: 1, descriptor: None, not_before: None })
+        Ok(Self { pid, socket, exchange, id: 1, descriptor: None, not_before: None, has_it: false })
     }
 
     fn ask_again(&mut self, request: &ExportRequest, now: Instant) -> Result<(), PeerError> {
@@ -113,6 +121,7 @@ impl Asked {
         self.exchange = exchange(self.pid, self.id, request)?;
         self.descriptor = None;
         self.not_before = now.checked_add(AGAIN);
+        self.has_it = true;
         Ok(())
     }
 
@@ -186,4 +195,28 @@ fn exchange(pid: i32, id: u32, request: &ExportRequest) -> Result<Exchange<verbs
 
 fn is_hang_up(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use protocol::{AllocationId, Secret};
+
+    use super::*;
+    use crate::control::Descriptors;
+
+    #[test]
+    fn whoever_says_nothing_is_waited_for_only_by_who_means_that_one() {
+        static DESCRIPTORS: Descriptors = Descriptors::new();
+        let request = ExportRequest { allocation: AllocationId([1; 16]), secret: Secret([2; 16]) };
+        let soon = || Instant::now() + Duration::from_millis(1);
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let sockets = || vec![(7, DESCRIPTORS.hold(ours.try_clone().unwrap().into()).unwrap())];
+        let meant = ask(sockets(), request, soon(), Settle::AnyAnswer);
+        assert!(matches!(meant, Err(PeerError::TimedOut { pid: 7 })), "{meant:?}");
+        let one_of_many = ask(sockets(), request, soon(), Settle::OnlySuccess);
+        assert!(matches!(one_of_many, Err(PeerError::Silent { pid: 7, .. })), "{one_of_many:?}");
+    }
 }

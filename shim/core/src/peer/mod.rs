@@ -46,6 +46,14 @@ pub enum PeerError {
         /// Who.
         pid: i32,
     },
+    /// Nobody who answers has it, and this one does not answer: it is stopped, or frozen as a whole. One that is suspended
+    /// does.
+    Silent {
+        /// Which.
+        allocation: AllocationId,
+        /// Who.
+        pid: i32,
+    },
     /// It closed the connection without an answer.
     Closed {
         /// Who.
@@ -86,6 +94,10 @@ impl core::fmt::Display for PeerError {
             }
             Self::Failed { failure, .. } => failure.fmt(f),
             Self::TimedOut { pid } => write!(f, "process {pid} has not handed it out in time"),
+            Self::Silent { allocation, pid } => write!(
+                f,
+                "no process here has allocation {allocation}, except perhaps process {pid}, which does not answer"
+            ),
             Self::Closed { pid } => write!(f, "process {pid} closed the connection without an answer"),
             Self::Garbled { pid, .. } => write!(f, "the answer of process {pid} cannot be understood"),
             Self::NoDescriptor { pid } => write!(
@@ -137,7 +149,8 @@ pub fn export(
 }
 
 /// Asks every process that listens here, except this one, for an allocation whose exporter is gone. Tells who had
-/// it.
+/// it. Processes that have nothing to do with it are asked as well, so that one of them which is silent is no reason to ask
+/// again.
 pub fn find(
     allocation: AllocationId,
     secret: Secret,
@@ -156,7 +169,7 @@ pub fn find(
         .collect();
     match ask(asked, ExportRequest { allocation, secret }, deadline, Settle::OnlySuccess) {
         Ok(found) => Ok(found),
-        Err(error @ PeerError::TimedOut { .. }) => Err(error),
+        Err(error @ (PeerError::TimedOut { .. } | PeerError::Silent { .. })) => Err(error),
         Err(_) => Err(PeerError::Nobody { allocation }),
     }
 }

@@ -120,6 +120,11 @@ impl<A: Attachment> World<A> {
         state.pin(found.key, handle, found.imported)
     }
 
+    /// Whether the allocation is one of this process's, for whoever knows its secret; pins nothing.
+    pub fn has_ticket(&self, id: AllocationId, secret: Secret) -> Result<(), NotHere> {
+        self.lock().find(id, secret).map(drop)
+    }
+
     /// Pins an allocation for whoever knows its secret. Memory whose bytes are elsewhere, or not back yet, is as good
     /// as dropped.
     pub fn pin_ticket(&self, id: AllocationId, secret: Secret) -> Result<Pin, NotHere> {

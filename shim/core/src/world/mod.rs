@@ -20,7 +20,7 @@
 //! * The value of a virtual handle is never used twice, and no driver has it: its upper bits make it an address
 //!   that no process can have.
 //! * A record changes only after the driver call that it records has succeeded.
-//! * Memory is bounded by what is alive; a lookup by handle costs O(1), by address O(log n).
+//! * Memory is bounded by what has been alive at one time: tables do not shrink. A lookup by handle costs O(1), by address O(log n).
 
 mod access;
 mod census;

@@ -70,6 +70,15 @@ fn a_request_waits_in_the_peer_until_its_phase_allows_it() {
     assert_eq!(asker.join().expect("no panic"), ALLOCATION.0);
 }
 
+#[test]
+fn who_asks_a_peer_for_what_it_does_not_have_is_told_so_in_every_phase() {
+    let mut remote = Remote::start(Role::Server);
+    remote.tell("release");
+    let error = export(remote.pid, Secret([1; 16]), in_time()).expect_err("a wrong secret");
+    assert_eq!(cause(&error), Some(Cause::Unknown), "{error}");
+    assert_eq!(remote.tell("exports"), "0", "the operation is not called in this phase");
+}
+
 /// In this process, so that what the operation answers can be scripted.
 #[test]
 fn whoever_is_told_not_now_asks_again_until_its_deadline() {

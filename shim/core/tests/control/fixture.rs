@@ -102,13 +102,7 @@ impl Operations for Script {
 
     fn export(&self, request: ExportRequest) -> Result<(ExportReply, OwnedFd), Failure> {
         self.exports.fetch_add(1, Ordering::SeqCst);
-        let known = match self.known.load(Ordering::SeqCst) {
-            0 => SECRET,
-            other => Secret([other; 16]),
-        };
-        if request.secret != known {
-            return Err(failure(Cause::Unknown));
-        }
+        self.has(&request)?;
         let before = self.before_export.lock().unwrap_or_else(PoisonError::into_inner).take();
         before.into_iter().for_each(|act| act());
         let left = self.not_now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -118,6 +112,14 @@ impl Operations for Script {
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         writer.write_all(&request.allocation.0).expect("fits");
         Ok((ExportReply { size: 16 }, reader.into()))
+    }
+
+    fn has(&self, request: &ExportRequest) -> Result<(), Failure> {
+        let known = match self.known.load(Ordering::SeqCst) {
+            0 => SECRET,
+            other => Secret([other; 16]),
+        };
+        if request.secret == known { Ok(()) } else { Err(failure(Cause::Unknown)) }
     }
 
     fn tend(&self) -> bool {

@@ -272,6 +272,12 @@ impl Reactor {
             Ok(Request::Inspect(request)) => self.inspect(index, request, now),
             Ok(Request::Export(request)) => {
                 client.state = State::Parked { request, since: now };
+                let (operations, phases) = (self.server.operations, self.server.phases);
+                if phases.get().after(VerbKind::Export).is_none()
+                    && let Err(failure) = carry::has(operations, phases, &request)
+                {
+                    return self.fail(index, &failure, now);
+                }
                 self.hand_over_parked(index);
             }
             // Whoever undoes what a killed command did may have looked already, and found this process running.

@@ -222,7 +222,10 @@ pub enum ReadListError {
         len: u64,
     },
     /// There is no list where one should be.
-    #[error("{} holds no list of a checkpoint (gpu-<pid>.chunks)", dir.display())]
+    #[error(
+        "{} holds no list of a checkpoint (gpu-<pid>.chunks): name the directory that has the lists itself",
+        dir.display()
+    )]
     None {
         /// Which directory.
         dir: PathBuf,
@@ -252,7 +255,7 @@ pub enum CollectError {
         path: PathBuf,
     },
     /// Without all lists nobody knows what is needed.
-    #[error("nothing was removed, since a list cannot be read: move it away if its checkpoint is given up")]
+    #[error("nothing was removed, since without all lists nobody knows what is needed")]
     List(#[from] ReadListError),
     /// A lease nobody here can read may protect anything.
     #[error(

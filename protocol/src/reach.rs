@@ -114,7 +114,11 @@ impl fmt::Display for Unreachable {
                  or runs with NVSNAP_GPUSHARE=off"
             ),
             Reason::NoShim => {
-                write!(f, "process {pid} runs without libnvsnap_gpushare.so: start it with LD_PRELOAD")
+                write!(
+                    f,
+                    "process {pid} runs without libnvsnap_gpushare.so: start it with `nvsnap-gpu-suspend run`, or \
+                     with the library in LD_PRELOAD"
+                )
             }
             Reason::Silent => write!(
                 f,

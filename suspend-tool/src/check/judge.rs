@@ -56,7 +56,7 @@ pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
         findings.extend(about(seen, machine.driver.is_ok()));
         findings.extend(for_criu(&machine.proc, seen, criu));
     }
-    if survey.unseen.is_empty() && !survey.seen.iter().any(Seen::takes_part) {
+    if survey.unseen.is_empty() && !survey.seen.iter().any(Seen::uses_cuda) {
         let remedy = "name the processes that use the GPU (`nvsnap-gpu-suspend list` shows them)";
         findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", remedy));
     }

@@ -76,6 +76,11 @@ impl Seen {
         }
     }
 
+    /// Whether it uses CUDA, also where it cannot be suspended.
+    pub fn uses_cuda(&self) -> bool {
+        !matches!(self.standing, Standing::Idle)
+    }
+
     /// Whether it takes part in a suspend.
     pub fn takes_part(&self) -> bool {
         matches!(self.standing, Standing::Shimmed(_) | Standing::DriverOnly)

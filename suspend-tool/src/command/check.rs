@@ -50,7 +50,7 @@ pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &Save
         format!("a suspend would be refused: {things} in the way")
     } else {
         format!(
-            "a suspend of {} would succeed; it saves {} to {place} (looked for {:.2} s)",
+            "a suspend of {} would succeed; it saves {} to {place} (checked in {:.2} s)",
             counted(taking_part.len(), "process", "processes"),
             bytes(saved),
             begun.elapsed().as_secs_f64()

@@ -15,7 +15,7 @@ use super::outcome::with_event;
 use super::{Exit, Outcome, reporter};
 use crate::cli::{CacheGcArgs, PrefetchArgs, StoreGcArgs, StoreVerifyArgs};
 use crate::faults::Faults;
-use crate::report::{Event, Reporter, bytes, chain, print_line, print_object};
+use crate::report::{Event, Reporter, bytes, chain, counted, print_line, print_object};
 
 /// Tells how far the work has come, a few times a second, until it ends.
 struct Meter<'a> {
@@ -69,8 +69,8 @@ pub(super) fn prefetch(args: &PrefetchArgs) -> Outcome {
         Ok(done) => {
             let copied = done.bytes.saturating_sub(done.existing_bytes);
             let text = format!(
-                "the cache has all {} chunks ({}); {} were copied in {:.1} s",
-                done.chunks,
+                "the cache has all of {} ({}); {} were copied in {:.1} s",
+                chunks(done.chunks),
                 bytes(done.bytes),
                 bytes(copied),
                 begun.elapsed().as_secs_f64()
@@ -151,8 +151,10 @@ pub(super) fn collect_store(args: &StoreGcArgs) -> Outcome {
 }
 
 fn collected(done: &Collected, delete: bool) -> String {
-    let unneeded = format!("{} chunks ({})", done.unneeded.len(), bytes(done.unneeded_bytes()));
-    let mut text = format!("{} lists need {}; ", done.lists, told(done.named));
+    let unneeded =
+        format!("{} ({})", counted(done.unneeded.len(), "chunk", "chunks"), bytes(done.unneeded_bytes()));
+    let lists = plural(done.lists, "list needs", "lists need");
+    let mut text = format!("{lists} {}; ", told(done.named));
     if delete {
         text += &format!("removed {} of {unneeded} that no list names", told(done.removed));
     } else {
@@ -164,7 +166,7 @@ fn collected(done: &Collected, delete: bool) -> String {
         }
     }
     if !done.missing.is_empty() {
-        text += &format!("; {} chunks that lists name are missing", done.missing.len());
+        text += &format!("; of those that lists name {} missing", counted(done.missing.len(), "is", "are"));
     }
     text
 }
@@ -196,9 +198,9 @@ pub(super) fn verify(args: &StoreVerifyArgs) -> Outcome {
     });
     let (exit, verdict) = match done.bad.len() {
         0 => (Exit::Done, "none is bad".to_owned()),
-        count => (Exit::Failed, format!("{count} are bad; they were left as they are")),
+        count => (Exit::Failed, format!("{} bad, and left in place", counted(count, "is", "are"))),
     };
-    Outcome::new(VERB, exit, format!("{} are good, {verdict}", told(done.good))).counting(numbers)
+    Outcome::new(VERB, exit, format!("good: {}; {verdict}", told(done.good))).counting(numbers)
 }
 
 /// A store or a cache, whichever it is.
@@ -210,7 +212,15 @@ fn either(path: &Path) -> Result<Store, OpenError> {
 }
 
 fn told(tally: Tally) -> String {
-    format!("{} chunks ({})", tally.files, bytes(tally.bytes))
+    format!("{} ({})", chunks(tally.files), bytes(tally.bytes))
+}
+
+fn chunks(count: u64) -> String {
+    plural(count, "chunk", "chunks")
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn tally(tally: Tally) -> Value {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::resume::on_which_gpus;
+use super::resume::{nobody, on_which_gpus};
 use super::set::{Held, after_failure, finished};
 use super::storage::{Storage, read_from, target};
 use super::suspend::decide_anew;
@@ -58,7 +58,7 @@ fn look(context: &Context, verb: &'static str, pids: &[Pid], timeout: Duration) 
     }
     let session = context.session(&driver, &survey.seen, timeout);
     if session.participants.is_empty() {
-        return Err(refused(Finding::blocker("nothing", "none of the processes uses CUDA", "")));
+        return Err(Box::new(Outcome::refused(verb, nobody(&survey.seen)).about(pids.to_vec())));
     }
     Ok(Set { session, driver, seen: survey.seen, around: survey.around, held, begun })
 }

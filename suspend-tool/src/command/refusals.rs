@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cuda_sys::ProcessState;
 use protocol::{Blocker, BlockerKind, Phase};
 
-use super::{Exit, Outcome, check, resume, suspend};
+use super::{Exit, Outcome, check, resume, stop, suspend};
 use crate::pid::Pid;
 use crate::simulated::{Process, World};
 
@@ -89,6 +89,19 @@ fn processes_without_cuda_are_left_alone() {
     assert_eq!(outcome.pids, [pid(101)]);
     assert!(outcome.text().contains("process 103 (worker) does not use CUDA"), "{}", outcome.text());
     assert_eq!(kinds(&refused(&World::of([]), &[pid(7)])), [("process", Some(7))]);
+}
+
+#[test]
+fn a_process_without_the_library_is_not_called_one_without_cuda() {
+    let mut bare = Process::new(101);
+    bare.bare = true;
+    let world = World::of([bare]);
+    std::fs::write(world.proc_of(101).join("maps"), "7f00-7f01 r-xp 0 00:00 1 /usr/lib/libcuda.so.1\n")
+        .unwrap();
+    let outcome = refused(&world, &[pid(101)]);
+    assert_eq!(kinds(&outcome), [("no-shim", Some(101))]);
+    assert!(outcome.text().contains("start it with `nvsnap-gpu-suspend run`"), "{}", outcome.text());
+    assert_eq!(kinds(&stop::stop(&world.context(), &[pid(101)])), [("no-shim", Some(101))]);
 }
 
 #[test]

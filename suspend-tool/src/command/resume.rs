@@ -134,6 +134,15 @@ pub(super) fn runs(seen: &Seen) -> bool {
             .is_none_or(|inventory| inventory.phase == Phase::Running && inventory.progress.is_none())
 }
 
+/// What is said where none of these processes takes part.
+pub(super) fn nobody(seen: &[Seen]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = seen.iter().filter_map(cannot_take_part).collect();
+    if refusal(&findings).is_none() {
+        findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", ""));
+    }
+    findings
+}
+
 fn cannot_take_part(seen: &Seen) -> Option<Finding> {
     let pid = seen.target.pid;
     match &seen.standing {

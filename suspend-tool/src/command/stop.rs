@@ -1,5 +1,6 @@
 //! `stop`: suspended processes are left stopped, with nobody holding them.
 
+use super::resume::nobody;
 use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome, stopped};
 use crate::check::{Finding, Seen, refusal};
@@ -28,7 +29,7 @@ pub(super) fn stop(context: &Context, pids: &[Pid]) -> Outcome {
         Finding::blocker("not-suspended", format!("process {pid} is not suspended"), suspend()).of(pid)
     }));
     if refusal(&findings).is_none() && !are_suspended(&seen) {
-        findings.push(Finding::blocker("nothing", "none of the processes uses CUDA", ""));
+        findings.extend(nobody(&seen));
     }
     if refusal(&findings).is_some() {
         return Outcome::refused(VERB, findings).about(pids.to_vec());

@@ -56,6 +56,8 @@ pub(crate) struct Process {
     pub(crate) at_work: u64,
     /// A process without CUDA.
     pub(crate) idle: bool,
+    /// A process with CUDA and without the library.
+    pub(crate) bare: bool,
     /// A restore of it waits for a lock that one of its threads holds.
     pub(crate) restore_needs_threads: bool,
     /// Its threads are held still.
@@ -79,6 +81,7 @@ impl Process {
             needs_copies: 0,
             at_work: 0,
             idle: false,
+            bare: false,
             restore_needs_threads: false,
             frozen: false,
             version: env!("CARGO_PKG_VERSION").into(),

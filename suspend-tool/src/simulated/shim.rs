@@ -33,8 +33,8 @@ impl Shims for Simulated {
         let Some(process) = inner.processes.get(&pid) else {
             return Err(Unreachable::from_facts(pid, Facts::default()).into());
         };
-        if process.idle {
-            let facts = Facts { alive: true, preloaded: Some(true), ..Facts::default() };
+        if process.idle || process.bare {
+            let facts = Facts { alive: true, preloaded: Some(!process.bare), ..Facts::default() };
             return Err(Unreachable::from_facts(pid, facts).into());
         }
         let frame = decoded(request, Side::Server);

@@ -2,7 +2,7 @@
 //!
 //! A forked child of a process that has called `cuInit` can never use the driver: every call answers NOT_INITIALIZED, `cuInit` too (as
 //! measured). `FAKECUDA_FORK=anew` stands for drivers on which such a child can start anew as long as its parent had no
-//! context (the row of DRIVER-FACTS on the workers of vLLM).
+//! context (docs/DRIVER-VERSIONS.md, workers of vLLM).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};

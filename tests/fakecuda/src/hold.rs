@@ -1,7 +1,7 @@
 //! Who is inside a call, and the hold of a locked process.
 //!
-//! While a process is locked or checkpointed most of its driver calls wait (DRIVER-FACTS, checkpoint API: "the process's CUDA calls
-//! never return"); [`Hold`] says which. `close` lets no new call in; `drained` says whether one is still inside. Calls are counted in
+//! While a process is locked or checkpointed most of its driver calls wait (docs/DRIVER-VERSIONS.md, "which calls
+//! block"); [`Hold`] says which. `close` lets no new call in; `drained` says whether one is still inside. Calls are counted in
 //! slots by thread, so that threads do not write to one cache line.
 //!
 //! A page that the kernel wipes in a forked child tells the child that all this belongs to its parent.

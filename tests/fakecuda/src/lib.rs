@@ -5,7 +5,7 @@
 //! * [`machine`]: what the processes with one `FAKECUDA_DIR` share.
 //! * [`driver`], [`device`], [`context`], [`memory`], [`work`], [`checkpoint`]: the families.
 //!
-//! What a quirk is for is said where it is implemented, by the row of DRIVER-FACTS it follows.
+//! What a quirk is for is said where it is implemented, by the section of docs/DRIVER-VERSIONS.md it follows.
 //! The stand-in knows nothing of the libraries that may stand before it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -1,6 +1,6 @@
 //! Objects whose addresses are the handles that programs hold.
 //!
-//! Handles of the driver are heap pointers, and a freed value comes back (DRIVER-FACTS, cuMem): here the next object
+//! Handles of the driver are heap pointers, and a freed value comes back (docs/DRIVER-VERSIONS.md, handles): here the next object
 //! of a kind gets the address of the last one that was freed. Memory of a slab is never given back, so following a stale handle
 //! reaches an object of the same type; `get` tells a live handle from a stale or foreign one.
 

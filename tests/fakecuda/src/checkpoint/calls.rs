@@ -1,7 +1,7 @@
 //! `cuCheckpointProcess*`, as the calling process sees them.
 //!
-//! A process that has not initialised the driver answers NOT_INITIALIZED, a forked child of one that has as well (DRIVER-FACTS, processes
-//! around the ones that compute); a pid without a process is OPERATING_SYSTEM (as measured).
+//! A process that has not initialised the driver answers NOT_INITIALIZED, a forked child of one that has as well (docs/DRIVER-VERSIONS.md,
+//! processes around the ones that compute); a pid without a process is OPERATING_SYSTEM (as measured).
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 

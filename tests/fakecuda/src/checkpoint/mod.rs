@@ -10,7 +10,7 @@
 //! over a socket in the machine's directory. While locked or checkpointed the calls of the process wait.
 //!
 //! What a restore cannot bring back is remembered at the checkpoint, which succeeds; the restore then fails, and every
-//! later one too (the first table of DRIVER-FACTS).
+//! later one too (docs/DRIVER-VERSIONS.md, what a process holds).
 
 pub(crate) mod calls;
 pub(crate) mod save;

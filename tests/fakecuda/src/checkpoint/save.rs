@@ -34,7 +34,8 @@ impl Saved {
     }
 }
 
-/// What there is that a restore cannot bring back, by the error it then gives (first table of DRIVER-FACTS).
+/// What there is that a restore cannot bring back, by the error it then gives (docs/DRIVER-VERSIONS.md, what a process
+/// holds).
 fn verdict(driver: &Driver, memory: &[Arc<Physical>]) -> Option<CuError> {
     let created = |physical: &&Arc<Physical>| physical.prop.is_some();
     let imported = memory.iter().filter(created).any(|physical| physical.imported);

@@ -12,8 +12,8 @@ use super::wire::{self, Request, Verb};
 use crate::driver::Driver;
 use crate::{hold, work};
 
-/// Starts the thread. Its name is `cuda` and hexadecimal digits, as with the real driver (DRIVER-FACTS, checkpoint API); nobody should
-/// rely on that.
+/// Starts the thread. Its name is `cuda` and hexadecimal digits, as with the real driver (docs/DRIVER-VERSIONS.md, `locking`); nobody
+/// should rely on that.
 pub(crate) fn start(driver: &'static Driver) {
     let socket = match wire::serve(driver.machine.dir(), driver.machine.slot_number()) {
         Ok(socket) => socket,

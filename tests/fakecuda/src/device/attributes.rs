@@ -1,5 +1,4 @@
-//! Attributes of a device: those of an H200, as measured (DRIVER-FACTS, cuMem: fabric 1, multicast 0, HOST_NUMA VMM 1, GPUDirect
-//! RDMA with VMM 1).
+//! Attributes of a device: those of an H200, as measured (fabric 1, multicast 0, HOST_NUMA VMM 1, GPUDirect RDMA with VMM 1).
 
 use std::ffi::c_int;
 

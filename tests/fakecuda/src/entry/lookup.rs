@@ -1,5 +1,5 @@
-//! The resolver. It answers with the addresses of the exported functions (DRIVER-FACTS, look-up: "exactly the address
-//! `dlsym` gives for the exported symbol", also for the forms of the per-thread default stream).
+//! The resolver. It answers with the addresses of the exported functions (docs/DRIVER-VERSIONS.md, resolver),
+//! also for the forms of the per-thread default stream.
 //!
 //! A caller gives the base name, the CUDA version it was built for, and which default stream it means. Of the forms
 //! of that name (`cuX`, `cuX_v2`, ...) the newest one that this version knows is meant; with the per-thread

@@ -4,8 +4,9 @@
 //! measured). The opener reaches the exporter's file through `/proc`. A second open of one handle gives the same address
 //! and counts; the last close unmaps.
 //!
-//! Rows of DRIVER-FACTS: memory that the driver itself restored cannot be opened (800 NOT_PERMITTED); an open mapping makes the
-//! restore of the opener fail. For memory of `cuMemCreate`, of pools, and opened memory there is no handle.
+//! docs/DRIVER-VERSIONS.md, `locking`: memory that the driver itself restored cannot be opened (800 NOT_PERMITTED);
+//! an open mapping makes the restore of the opener fail. For memory of `cuMemCreate`, of pools, and opened memory
+//! there is no handle.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 

@@ -34,7 +34,7 @@ use pools::{Defaults, MemPool};
 use space::Space;
 use vmm::Object;
 
-/// The granularity of `cuMemCreate` (DRIVER-FACTS, cuMem: 2 MiB).
+/// The granularity of `cuMemCreate` (docs/DRIVER-VERSIONS.md, handles: 2 MiB).
 pub(crate) const GRANULE: usize = 2 << 20;
 
 /// All memory of the process.

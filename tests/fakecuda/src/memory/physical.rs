@@ -178,8 +178,8 @@ impl Physical {
     }
 
     /// Takes the memory off its device. What others still hold stays theirs, and this process gets a copy of its own
-    /// (DRIVER-FACTS: "exporter only is cycled while the importer keeps running: both still read the right bytes, but they no
-    /// longer share one memory"). An import is given up.
+    /// (docs/DRIVER-VERSIONS.md, what a process holds: where an importer goes on "both read the right bytes, and no longer
+    /// share them"). An import is given up.
     pub(crate) fn leave_device(&self, driver: &Driver) -> CuResult {
         let mut keep = crate::lock(&self.keep);
         match std::mem::replace(&mut *keep, Keep::Host) {

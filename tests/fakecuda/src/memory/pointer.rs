@@ -1,8 +1,8 @@
 //! What a pointer is: attributes and ranges.
 //!
-//! The rows of DRIVER-FACTS (cuMem, "what differs from `cuMemAlloc` memory") are here: IS_LEGACY_CUDA_IPC_CAPABLE is 1 for native memory
-//! and 0 for VMM, ALLOWED_HANDLE_TYPES is 0 for native, SYNC_MEMOPS can be set for native and is 801 for VMM, ranges are
-//! the requested size for native memory.
+//! What tells memory of `cuMemAlloc` from that of `cuMemCreate` (docs/DRIVER-VERSIONS.md, `malloc`) is here:
+//! IS_LEGACY_CUDA_IPC_CAPABLE is 1 for native memory and 0 for VMM, ALLOWED_HANDLE_TYPES is 0 for native, SYNC_MEMOPS
+//! can be set for native and is 801 for VMM, ranges are the requested size for native memory.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 

@@ -2,7 +2,7 @@
 //!
 //! An allocation can be used at once; its free takes effect when the stream gets there. A pool can be exported as a descriptor and
 //! imported by another process, which then imports single pointers. A process that holds an imported pool cannot be
-//! restored (DRIVER-FACTS, checkpoint API: 304).
+//! restored (docs/DRIVER-VERSIONS.md, what a process holds: 304).
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 

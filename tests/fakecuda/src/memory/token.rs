@@ -3,7 +3,7 @@
 //! It is one end of a socket pair whose other end is closed, with one message in its queue: which memory this is, its
 //! file, and the description that keeps its share alive. An importer peeks at the message, so the descriptor can be
 //! imported any number of times, by whoever holds it; the last close of it, in whatever process, drops what the message carries. As with
-//! the real one (DRIVER-FACTS, cuMem), inode and device number say nothing about the allocation, `lseek` is ESPIPE, and the
+//! the real one (docs/DRIVER-VERSIONS.md, handles), inode and device number say nothing about the allocation, `lseek` is ESPIPE, and the
 //! memory lives as long as the descriptor.
 
 use std::mem::MaybeUninit;

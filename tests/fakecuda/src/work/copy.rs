@@ -2,7 +2,7 @@
 //!
 //! Native memory can be copied from whatever context is current; memory of `cuMemCreate` only where the device of the current
 //! context was granted access, except by the peer copies, which name their contexts; a fill needs access like a
-//! kernel, also to native memory (DRIVER-FACTS, cuMem: copies that cross devices).
+//! kernel, also to native memory (docs/DRIVER-VERSIONS.md: copies that cross devices).
 
 use std::sync::Arc;
 

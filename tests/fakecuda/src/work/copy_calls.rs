@@ -153,7 +153,7 @@ pub(super) fn unified(to: DevicePtr, from: DevicePtr, size: usize, on: Handle, h
 }
 
 /// Each end is touched by the device of its own context: so memory of `cuMemCreate` can be copied that neither device alone
-/// may touch (DRIVER-FACTS: "only `cuMemcpyPeer` works").
+/// may touch (docs/DRIVER-VERSIONS.md: "only `cuMemcpyPeer` works").
 pub(super) fn peer(
     (to, to_context): (DevicePtr, Context),
     (from, from_context): (DevicePtr, Context),

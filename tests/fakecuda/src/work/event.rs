@@ -1,7 +1,7 @@
 //! Events: a record remembers a piece of work, and the event is complete when that is.
 //!
 //! An interprocess event counts its records in a share, so that every process that opened it sees them. It connects its
-//! processes also after both went through a checkpoint (DRIVER-FACTS, checkpoint API).
+//! processes also after both went through a checkpoint (docs/DRIVER-VERSIONS.md, what a process holds).
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 

@@ -102,7 +102,7 @@ fn a_copy_from_ordinary_memory_has_taken_it_and_one_from_locked_memory_has_not()
     );
 }
 
-/// DRIVER-FACTS: `cuPointerSetAttribute(SYNC_MEMOPS)` works for native memory. What it means is the header's: operations on it
+/// docs/DRIVER-VERSIONS.md: `cuPointerSetAttribute(SYNC_MEMOPS)` works for native memory. What it means is the header's: operations on it
 /// that name no stream always wait.
 #[test]
 fn fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_waited_for() {

@@ -1,4 +1,4 @@
-//! What a process holds when it is checkpointed, and whether it comes back with it: the first table of DRIVER-FACTS.
+//! What a process holds when it is checkpointed, and whether it comes back with it: docs/DRIVER-VERSIONS.md, `locking`.
 
 use std::os::fd::AsFd;
 

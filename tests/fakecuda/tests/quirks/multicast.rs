@@ -134,7 +134,7 @@ fn what_makes_no_sense_is_refused() {
     });
 }
 
-/// The first table of DRIVER-FACTS has no row for it; it is taken to be like an import.
+/// Nobody knows what becomes of it; it is taken to be like an import.
 #[test]
 fn an_object_that_is_there_at_a_checkpoint_makes_the_restore_fail() {
     with_multicast().test(
@@ -181,7 +181,7 @@ fn join_after_restore(me: &Me) -> Option<bool> {
     Some(joined)
 }
 
-/// Public reports (DRIVER-FACTS): `cuMulticastAddDevice` fails after a restore on drivers older than r610.
+/// Public reports (docs/DRIVER-VERSIONS.md): `cuMulticastAddDevice` fails after a restore on drivers older than r610.
 #[test]
 fn a_restored_process_cannot_join_again_before_r610() {
     with_multicast().with("FAKECUDA_VERSION", "13000").test(

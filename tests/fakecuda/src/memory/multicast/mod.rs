@@ -1,13 +1,13 @@
 //! Multicast objects: what is written through a mapping of one goes to the memory that every member has bound there.
 //!
-//! Nothing of this was measured: the machines at hand have it switched off (DRIVER-FACTS, cuMem), and so has the
-//! stand-in unless `FAKECUDA_MULTICAST=1`. What it does follows the driver's documentation: a device is added for the
-//! life of the object; binding memory and mapping the object wait until all devices have been added. What the documentation
-//! leaves open is strict here: a device added twice, a range bound twice and an unbind of another range than was
-//! bound are INVALID_VALUE, and an object that is there at a checkpoint makes the restore fail as an import does. A read
-//! gives the bytes of one's own device.
+//! Nothing of this was measured: on the machine that was measured it was switched off (docs/DRIVER-VERSIONS.md), and
+//! so it is in the stand-in unless `FAKECUDA_MULTICAST=1`. What it does follows the driver's documentation: a device
+//! is added for the life of the object; binding memory and mapping the object wait until all devices have been added.
+//! What the documentation leaves open is strict here: a device added twice, a range bound twice and an unbind of
+//! another range than was bound are INVALID_VALUE, and an object that is there at a checkpoint makes the restore fail
+//! as an import does. A read gives the bytes of one's own device.
 //!
-//! Public reports (DRIVER-FACTS): on drivers older than r610 a process that was restored cannot add its device to an
+//! Public reports (docs/DRIVER-VERSIONS.md): on drivers older than r610 a process that was restored cannot add its device to an
 //! object. The reports do not tell the error.
 
 #![allow(non_snake_case, reason = "the driver's own names")]

@@ -104,7 +104,7 @@ pub(crate) unsafe fn cuMemRelease(handle: MemHandle) -> CuResult {
     Err(CuError::INVALID_VALUE)
 }
 
-/// For memory of `cuMemAlloc` it is INVALID_VALUE (DRIVER-FACTS, cuMem). Any address inside the mapping will do.
+/// For memory of `cuMemAlloc` it is INVALID_VALUE (docs/DRIVER-VERSIONS.md, `malloc`). Any address inside the mapping will do.
 pub(crate) unsafe fn cuMemRetainAllocationHandle(handle: *mut MemHandle, addr: *mut c_void) -> CuResult {
     let driver = driver()?;
     // SAFETY: the caller's promise.

@@ -95,7 +95,7 @@ pub(super) fn keep(context: &Context) -> Option<Finding> {
     Some(Finding::warning("holder", message, "they wait where they use the GPU"))
 }
 
-/// What brings the processes of this session back when the command dies, as the options of a resume say.
+/// What brings these processes back when the command dies, as the options of a resume say.
 pub(super) fn resume_arguments(session: &Session, map: Option<&Path>, places: &PlaceArgs) -> Vec<OsString> {
     let options =
         [("--gpu-map", map), ("--store", places.store.as_deref()), ("--cache", places.cache.as_deref())];

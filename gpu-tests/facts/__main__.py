@@ -15,6 +15,7 @@ import sys
 import threading
 
 import arena
+import arrays
 import capture
 import checkpoint
 import creation
@@ -49,6 +50,7 @@ SECTIONS = {
         cudart_blocking.cudart_locked,
         cudart_blocking.cudart_checkpointed,
         preemption.preemption,
+        arrays.arrays,
         arena.arena,
         ring.ring,
     )
@@ -59,6 +61,7 @@ HELPERS = {
     "cudart_victim": cudart_blocking.cudart_victim,
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
+    "arrays_victim": arrays.arrays_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
 }

@@ -23,6 +23,7 @@ import cudart_blocking
 import handles
 import malloc
 import mappings
+import pools
 import preemption
 import probe
 import ring
@@ -51,6 +52,7 @@ SECTIONS = {
         cudart_blocking.cudart_checkpointed,
         preemption.preemption,
         arrays.arrays,
+        pools.pools,
         arena.arena,
         ring.ring,
     )
@@ -62,10 +64,11 @@ HELPERS = {
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
     "arrays_victim": arrays.arrays_victim,
+    "pool_victim": pools.pool_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120}
+SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120, "pools": 90}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

@@ -20,6 +20,7 @@ import capture
 import checkpoint
 import creation
 import cudart_blocking
+import ends
 import handles
 import malloc
 import mappings
@@ -53,6 +54,7 @@ SECTIONS = {
         preemption.preemption,
         arrays.arrays,
         pools.pools,
+        ends.ends,
         arena.arena,
         ring.ring,
     )

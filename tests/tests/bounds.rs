@@ -186,3 +186,59 @@ fn a_full_card_goes_to_a_store_and_comes_back() -> Result<()> {
     ensure!((once..once + 64).contains(&copied), "{copied} copies of {count} buffers in two suspends");
     Ok(())
 }
+
+/// CASES 65: some heaps come in pieces of 512 MiB. They are shared like others, and saved by the chunk, of which most are zero.
+#[test]
+fn memory_in_pieces_of_512_mib_is_shared_and_saved_in_chunks() -> Result<()> {
+    let mut machine = Machine::stand_in()?;
+    machine.set("FAKECUDA_GRANULARITY", (512 * MIB).to_string());
+    machine.set("FAKECUDA_MEMORY", (4096 * MIB).to_string());
+    let workers = [machine.worker("a").preload().start()?, machine.worker("b").preload().start()?];
+    let [a, b] = &workers;
+    for worker in &workers {
+        worker.ok("listen")?;
+        worker.ok("begin 0")?;
+    }
+    a.refused("create small 64M device:0 fd", 1)?;
+    for line in ["new x 512M device:0 fd", "export fd x", "send fd b"] {
+        a.ok(line)?;
+    }
+    for line in ["receive fd", "import x fd", "show x 512M"] {
+        b.ok(line)?;
+    }
+    let places = [0, 200 * MIB, 512 * MIB - 4];
+    for place in places {
+        a.ok(&format!("write x {place} {:08x}", place + 1))?;
+    }
+    let pids = [a.pid(), b.pid()];
+    for round in 0..2 {
+        saving(&machine).verb("suspend", &pids)?.done()?;
+        if round == 0 {
+            let chunks = chunks(&machine.path("store"))?;
+            ensure!(chunks.len() == places.len(), "{chunks:?}");
+            ensure!(chunks.iter().all(|(_, len)| *len == 64 * MIB), "{chunks:?}");
+        }
+        machine.resume(&pids)?.done()?;
+        for worker in &workers {
+            for place in places {
+                let found = worker.ok(&format!("read x {place} 4"))?;
+                ensure!(found == format!("{:08x}", place + 1), "at {place}: {found}");
+            }
+        }
+        b.ok(&format!("write x {} 0badcafe", 300 * MIB))?;
+        ensure!(a.ok(&format!("read x {} 4", 300 * MIB))? == "0badcafe", "not one memory any more");
+    }
+    Ok(())
+}
+
+/// The chunks of a store, with their lengths.
+fn chunks(store: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let mut found = Vec::new();
+    for fan in fs::read_dir(store.join("chunks"))? {
+        for chunk in fs::read_dir(fan?.path())? {
+            let chunk = chunk?;
+            found.push((chunk.path(), chunk.metadata()?.len()));
+        }
+    }
+    Ok(found)
+}

@@ -21,6 +21,7 @@ import creation
 import cudart_blocking
 import handles
 import malloc
+import many
 import mappings
 import preemption
 import probe
@@ -51,6 +52,7 @@ SECTIONS = {
         preemption.preemption,
         arena.arena,
         ring.ring,
+        many.many,
     )
 }
 # What a section starts beside itself.

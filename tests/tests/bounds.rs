@@ -151,6 +151,48 @@ fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result
 }
 
 /// Fills a card up with buffers of 2 MiB, and says how many there are.
+/// Memory that is reserved ahead and mostly zero needs no room on the host, and nobody knows how much is zero until the device has
+/// looked.
+#[test]
+fn a_suspend_in_place_goes_on_where_only_what_is_not_zero_fits_and_undoes_all_where_that_does_not()
+-> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    let pid = worker.pid();
+    let Some(group) = Group::of(pid) else {
+        println!("not shown: this user may not make control groups");
+        return Ok(());
+    };
+    for line in ["begin 0", "new x 640M device:0", "fill x 0 640M 0", "noise x 0 64M 3"] {
+        worker.ok(line)?;
+    }
+    let sum = worker.ok("sum x 0 640M")?;
+    for _ in 0..2 {
+        group.leave(300 * MIB)?;
+        let told = machine.tool().verb("check", &[pid])?.done()?.text();
+        ensure!(told.contains("warning") && told.contains("what is zero takes no room"), "{told}");
+        machine.suspend(&[pid])?.done()?;
+        // The memory of the stand-in's devices is host memory, and is made again.
+        group.leave(1 << 40)?;
+        machine.resume(&[pid])?.done()?;
+        ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    }
+    worker.ok("noise x 0 640M 4")?;
+    let sum = worker.ok("sum x 0 640M")?;
+    group.leave(300 * MIB)?;
+    let failed = machine.suspend(&[pid])?;
+    ensure!(failed.code == 1 && failed.text().contains("host memory"), "{}", failed.text());
+    ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    worker.ok("noise x 0 2M 5")?;
+    let sum = worker.ok("sum x 0 640M")?;
+    group.leave(900 * MIB)?;
+    machine.suspend(&[pid])?.done()?;
+    group.leave(1 << 40)?;
+    machine.resume(&[pid])?.done()?;
+    ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    Ok(())
+}
+
 fn fill_up(worker: &Target) -> Result<u64> {
     worker.ok("begin 0")?;
     let mut count = 0;

@@ -15,6 +15,7 @@ import sys
 import threading
 
 import arena
+import arrays
 import capture
 import checkpoint
 import creation
@@ -50,6 +51,7 @@ SECTIONS = {
         cudart_blocking.cudart_locked,
         cudart_blocking.cudart_checkpointed,
         preemption.preemption,
+        arrays.arrays,
         arena.arena,
         ring.ring,
         many.many,
@@ -61,6 +63,7 @@ HELPERS = {
     "cudart_victim": cudart_blocking.cudart_victim,
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
+    "arrays_victim": arrays.arrays_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
 }

@@ -34,6 +34,8 @@ pub struct Inventory {
     pub allocations: Vec<Allocation>,
     /// Memory the shim does not move, which the driver saves itself.
     pub driver_memory: DriverMemory,
+    /// Events that other processes may have opened, or that were opened of theirs. The driver carries them.
+    pub shared_events: u64,
     /// What cannot be carried, by kind.
     pub blockers: Vec<Blocker>,
     /// The verb that is being carried out, if one is.
@@ -255,4 +257,6 @@ pub enum BlockerKind {
     Fabric,
     /// Memory that a device has pinned.
     Pinned,
+    /// An event of several processes, on a driver that is not known to carry those.
+    SharedEvent,
 }

@@ -120,7 +120,9 @@ fn blocker() -> impl Strategy<Value = Blocker> {
         B::UnknownAbi,
         B::BoundPast,
         B::SecondDriver,
+        B::Fabric,
         B::Pinned,
+        B::SharedEvent,
     ]);
     (kind, any::<(u64, String)>()).prop_map(|(kind, (count, example))| Blocker { kind, count, example })
 }
@@ -162,6 +164,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 drain,
                 allocations,
                 driver_memory,
+                shared_events: plain.4.into(),
                 blockers,
                 progress,
                 threads,

@@ -1,9 +1,10 @@
 //! What is in the way of a suspend.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use protocol::{Blocker, BlockerKind, HostLimits, Inventory, Phase};
 
+use super::criu::for_criu;
 use super::surroundings::surroundings;
 use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
@@ -263,6 +264,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "way(s) to a driver function that lead past the library",
             "open that library without RTLD_DEEPBIND, and name nvsnap-gpushare first in LD_PRELOAD",
         ),
+        BlockerKind::SharedEvent => (
+            "shared-event",
+            "interprocess event(s), which this driver is not known to carry (r580 or later does)",
+            "destroy them before the suspend (PyTorch makes them where processes share tensors on the GPU), or use a newer driver",
+        ),
         BlockerKind::Pinned => (
             "pinned",
             "window(s) of GDRCopy on memory of the GPU",
@@ -335,49 +341,4 @@ fn different_versions(members: &[Member]) -> Vec<Finding> {
             Finding::blocker("version", message, remedy).of(pid).on(theirs.clone())
         })
         .collect()
-}
-
-/// What keeps a process from being dumped by CRIU. In place it is only worth knowing, if that.
-fn for_criu(proc: &ProcFs, seen: &Seen, criu: bool) -> Vec<Finding> {
-    let pid = seen.target.pid;
-    let finding = |kind, message: String, remedy: &str| {
-        let finding = if criu {
-            Finding::blocker(kind, message, remedy)
-        } else {
-            Finding::warning(kind, message, remedy)
-        };
-        finding.of(pid)
-    };
-    let mut findings = Vec::new();
-    if seen.maps.shim_deleted {
-        findings.push(finding(
-            "deleted-shim",
-            format!("the library's file in process {pid} was replaced or deleted since it was loaded"),
-            "restart the process before it is dumped with CRIU",
-        ));
-    }
-    if seen.maps.probed {
-        findings.push(finding(
-            "probes",
-            format!("a probe is set in process {pid}"),
-            "detach tracers and profilers before it is dumped with CRIU",
-        ));
-    }
-    for (prefix, what) in [("/dev/infiniband", "InfiniBand"), ("/dev/gdrdrv", "GDRCopy")] {
-        let open: BTreeSet<String> = proc.descriptors(pid, prefix).unwrap_or_default().into_iter().collect();
-        for path in open {
-            let message = format!("process {pid} has {path} open ({what})");
-            findings.push(finding("device-open", message, "CRIU cannot dump it").on(path));
-        }
-    }
-    let inherited = matches!(seen.standing, Standing::Idle)
-        && proc.descriptors(pid, "/dev/nvidia").is_ok_and(|found| !found.is_empty());
-    if inherited {
-        findings.push(finding(
-            "inherited-devices",
-            format!("process {pid} ({}) has inherited descriptors of the driver", seen.name),
-            "CRIU cannot dump them; start such processes before CUDA is initialised",
-        ));
-    }
-    findings
 }

@@ -91,3 +91,24 @@ pub(super) fn work_that_runs_when_the_suspend_comes_is_not_lost(stage: &mut Stag
     }
     Ok(())
 }
+
+/// Memory that only the driver can name is the driver's to carry.
+pub(super) fn arrays_keep_their_bytes(stage: &mut Stage) -> Result<()> {
+    let a = stage.worker("a")?;
+    a.all(&[
+        "array line 4K 0",
+        "array-write line 0000000000",
+        "array plane 4K 512",
+        "malloc x 64K",
+        "memset x 0 64K 7",
+    ])?;
+    a.all(&["array-write line 0badcafe", "without-stream cuMemcpy2D_v2 x x plane to"])?;
+    for _ in 0..2 {
+        stage.cycle(&[&a])?;
+        a.says("array-read line 5", "0badcafe00")?;
+        a.all(&["memset x 0 64K 0", "without-stream cuMemcpy2D_v2 x x plane from", "sync"])?;
+        a.says("read x 60 6", "070707070000")?;
+        a.says("read x 512 4", "07070707")?;
+    }
+    a.all(&["destroy-array line", "destroy-array plane"])
+}

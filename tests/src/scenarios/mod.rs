@@ -54,6 +54,7 @@ scenarios! {
     cycles::three_cycles_leave_everything_as_it_was on 1;
     cycles::private_memory_keeps_its_bytes on 1;
     cycles::memory_never_exported_before_can_be_shared_after_a_cycle on 1;
+    cycles::arrays_keep_their_bytes on 1;
     cycles::work_that_runs_when_the_suspend_comes_is_not_lost on 1;
     handles::handles_are_counted_as_the_driver_counts on 1;
     handles::a_mapping_holds_the_memory on 1;

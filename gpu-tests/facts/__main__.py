@@ -16,6 +16,7 @@ import threading
 
 import arena
 import arrays
+import capacity
 import capture
 import checkpoint
 import creation
@@ -55,6 +56,7 @@ SECTIONS = {
         arena.arena,
         ring.ring,
         many.many,
+        capacity.capacity,
     )
 }
 # What a section starts beside itself.
@@ -66,8 +68,9 @@ HELPERS = {
     "arrays_victim": arrays.arrays_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
+    "filler": capacity.filler,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120}
+SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120, "capacity": 120}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

@@ -27,7 +27,9 @@ pub fn full(driver: Driver, chance: u64) -> Result<()> {
     if driver == Driver::StandIn {
         machine.set("FAKECUDA_MEMORY", STAND_IN.to_string());
     }
-    let worker = machine.worker("full").preload().start()?;
+    let folder = tempfile::Builder::new().prefix("nvsnap-full-").tempdir_in(TMPFS)?;
+    let log = folder.path().join("log");
+    let worker = machine.worker("full").preload().set("NVSNAP_GPUSHARE_LOG", text(&log)?).start()?;
     worker.ok("begin 0")?;
     let pieces = fill_up(&worker, chance)?;
     println!("{} pieces fill the card: {} MiB in use", pieces.len(), machine.usage()?.device(0) >> 20);
@@ -35,12 +37,10 @@ pub fn full(driver: Driver, chance: u64) -> Result<()> {
         pieces.iter().map(|(name, mib)| worker.ok(&format!("sum {name} 0 {mib}M"))).collect()
     };
     let before = sums()?;
-    let folder = tempfile::Builder::new().prefix("nvsnap-full-").tempdir_in(TMPFS)?;
     let [store, list] = ["store", "checkpoint"].map(|name| folder.path().join(name));
     for folder in [&store, &list] {
         std::fs::create_dir(folder)?;
     }
-    let text = |path: &'_ Path| path.to_str().map(str::to_owned).context("a name in UTF-8");
     let stored = ["--store".to_owned(), text(&store)?, "--ckpt-dir".to_owned(), text(&list)?];
     for (what, options) in
         [("in place", &[][..]), ("in place again", &[]), ("to a store", &stored), ("unchanged", &stored)]
@@ -52,6 +52,8 @@ pub fn full(driver: Driver, chance: u64) -> Result<()> {
         // As full as before: there is room for nothing that was not there.
         ensure!(!worker.ask("new more 2M device:0")?.starts_with("ok"), "{what}: there is room now");
     }
+    // What the library could not do with so little memory, and did otherwise.
+    print!("{}", std::fs::read_to_string(&log)?);
     println!("A card without a byte free went through four suspends: every checksum as before.");
     worker.end().map(|_| ())
 }
@@ -76,6 +78,10 @@ fn fill_up(worker: &Target, chance: u64) -> Result<Vec<Piece>> {
         }
     }
     Ok(pieces)
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str().map(str::to_owned).context("a name in UTF-8")
 }
 
 fn command(machine: &Machine, what: &str, verb: &str, options: &[String], pid: i32) -> Result<()> {

@@ -109,10 +109,11 @@ pub fn device_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> Vec<
     sum_by_device(member, |allocation| member.made(allocation) || heir_of.contains(&allocation.id))
 }
 
-/// Bytes on each device, by UUID, of what the process has saved.
+/// Bytes on each device, by UUID, of what the process has saved and has no memory for.
 pub fn saved_bytes(member: &Member) -> Vec<([u8; 16], u64)> {
     sum_by_device(member, |allocation| {
-        matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks)
+        let saved = matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks);
+        saved && !allocation.has_memory
     })
 }
 
@@ -154,6 +155,7 @@ pub(crate) mod made_up {
             handles: 1,
             mappings: 1,
             contents: Contents::Live,
+            has_memory: true,
             multicast: None,
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::{Device, Stream};
 
 use super::digest::{self, Digest, Hasher, Span};
-use super::{Current, GRAIN, TransferError};
+use super::{Current, GRAIN, TransferError, certain};
 use crate::driver::real;
 
 /// Bytes of a slot: a grain, so that many threads have something to copy at once, and long enough that starting a
@@ -177,9 +177,7 @@ impl Slot {
 
     /// Waits until the slot's copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: a stream of ours that lives as long as `lanes`, or the default one.
-        unsafe { real::cuStreamSynchronize(self.stream) }
-            .map_err(TransferError::driver("cuStreamSynchronize"))
+        certain::wait(self.stream)
     }
 }
 

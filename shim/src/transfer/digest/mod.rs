@@ -13,7 +13,7 @@ use core::ptr;
 
 use cuda_sys::{Device, Function, Module, Stream};
 
-use super::{Current, TransferError};
+use super::{Current, TransferError, certain};
 use crate::driver::real;
 use plan::Plan;
 pub(super) use plan::{Span, are_one_text};
@@ -187,8 +187,7 @@ impl Own {
     }
 
     fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: our own stream, or the default one.
-        unsafe { real::cuStreamSynchronize(self.0) }.map_err(TransferError::driver("cuStreamSynchronize"))
+        certain::wait(self.0)
     }
 }
 

@@ -10,8 +10,8 @@ use chunkstore::AlignedBuf;
 use cuda_sys::{Device, DevicePtr, Stream};
 
 use crate::driver::real;
-use crate::transfer::TransferError;
 use crate::transfer::context::Current;
+use crate::transfer::{TransferError, certain};
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: for the contexts of all devices.
 const PORTABLE: u32 = 1;
@@ -74,9 +74,7 @@ impl Staging {
 
     /// Waits until its copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        let Some(stream) = self.stream else { return Ok(()) };
-        // SAFETY: our own stream, or the default one.
-        unsafe { real::cuStreamSynchronize(stream) }.map_err(TransferError::driver("cuStreamSynchronize"))
+        self.stream.map_or(Ok(()), certain::wait)
     }
 
     /// Gives the stream back, while its context is current. No copy is under way.

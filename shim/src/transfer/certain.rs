@@ -2,7 +2,8 @@
 //!
 //! A call that answers with an error may have done its work all the same. All of these may be asked twice: a range
 //! without mappings is unmapped without complaint, a handle that was given back is refused with `INVALID_VALUE`, and
-//! host memory that is not registered with an error of its own (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
+//! host memory that is not registered with an error of its own (580.159.04). Handles are given back by one thread, while
+//! nobody makes any, so the handle's value has not come back to life; a range belongs to one lane.
 
 use core::ffi::c_void;
 

@@ -15,9 +15,33 @@ use crate::driver::real;
 const SLOT: usize = GRAIN;
 /// Slots: a few with the device, and two for each thread of a large crew. With 40 of 2 MiB and 16 threads, an H200
 /// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (`docs/BENCHMARKS.md`).
-pub(super) const SLOTS: usize = 40;
+const SLOTS: usize = 40;
+/// Slots of all rings together, however many devices there are.
+const SLOTS_IN_ALL: usize = 4 * SLOTS;
+/// How many parts of memory that needs no ring a lane has the crew look at or fill at once.
+pub(super) const PARTS: usize = SLOTS;
 /// How many copies are under way at once: enough to keep the bus busy while one of them is waited for.
 pub(super) const FLYING: usize = 4;
+
+/// How large rings may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rings {
+    /// How many there are at once.
+    pub(super) count: usize,
+    /// Slots of each.
+    pub(super) slots: usize,
+}
+
+impl Rings {
+    /// For so many at once, where host memory has room for `spare` bytes beside what is saved. One ring has its room in
+    /// any case; together they take no more than one would, unless there is room for it.
+    pub(crate) fn new(count: usize, spare: Option<u64>) -> Self {
+        let fit = |spare: u64| usize::try_from(spare).unwrap_or(usize::MAX) / SLOT;
+        let slots = spare.map_or(SLOTS_IN_ALL, fit).clamp(SLOTS, SLOTS_IN_ALL);
+        // More than can be under way, so that there is always one that comes back from the crew.
+        Self { count, slots: (slots / count.max(1)).clamp(FLYING + 1, SLOTS) }
+    }
+}
 
 /// `size` bytes in slices of a slot: offset and length of each.
 pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
@@ -86,10 +110,10 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A ring for copies of `device`, of `bytes` in all: with few bytes it has few slots.
-    pub(super) fn new(device: Device, bytes: u64) -> Result<Self, TransferError> {
+    pub(super) fn new(device: Device, bytes: u64, allowed: Rings) -> Result<Self, TransferError> {
         let current = Current::on(device)?;
-        // More than can be under way, so that there is always one that comes back from the crew.
-        let slots = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(SLOT).clamp(FLYING + 1, SLOTS);
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(SLOT);
+        let slots = wanted.clamp(FLYING + 1, allowed.slots);
         let shared = Arc::new(Shared {
             room: Room::new(slots * SLOT)?,
             lanes: [(); FLYING].map(|()| lane()),
@@ -236,4 +260,20 @@ fn plain(len: usize) -> Result<*mut libc::c_void, TransferError> {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let memory = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED { Err(TransferError::system("mmap")) } else { Ok(memory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_share_what_there_is_room_for_and_one_has_its_room_in_any_case() {
+        let slots = |count, spare| Rings::new(count, spare).slots;
+        let whole = |rings: u64| Some(rings * (SLOTS * SLOT) as u64);
+        assert_eq!([1, 2, 4].map(|count| slots(count, None)), [SLOTS; 3]);
+        assert_eq!([8, 16].map(|count| slots(count, None) * count), [SLOTS_IN_ALL; 2]);
+        assert_eq!([1, 2, 4].map(|count| slots(count, Some(0)) * count), [SLOTS; 3]);
+        assert_eq!(slots(4, whole(2)), SLOTS / 2);
+        assert_eq!(slots(16, Some(0)), FLYING + 1);
+    }
 }

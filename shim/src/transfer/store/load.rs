@@ -8,7 +8,8 @@
 //! Each device has a lane, with a lead, buffers and a crew of its own: threads and buffers are divided by what there is to
 //! do. A chunk is read once for all objects of a device that have parts in it. Where no device can check it, the crew does
 //! when it has read it. What is wrong in the memory of a device was wrong in the buffer, and is read from another place,
-//! or was not, and is copied once more.
+//! or was not, and is copied once more. Chunks that were staged are checked too: they have lain in memory since they were
+//! good.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +47,16 @@ pub(crate) struct Job<'a> {
 struct Parcel {
     errand: usize,
     staging: Staging,
-    /// The place that it is from, if nobody has checked it yet.
-    unchecked: Option<usize>,
+    /// Where it is from, if it has to be checked.
+    unchecked: Option<Origin>,
+}
+
+/// Where a chunk in a buffer is from.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Staged,
+    /// This place of the sources.
+    Place(usize),
 }
 
 struct Desk<'a> {
@@ -299,7 +308,7 @@ impl Lead<'_> {
     /// Checks a chunk that has been copied, unless the crew has.
     fn check(&mut self, parcel: &mut Parcel) -> Result<(), (Option<usize>, TransferError)> {
         let errands = self.desk.errands;
-        let (Some(place), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
+        let (Some(origin), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
             return Ok(());
         };
         let (chunk, about) = (errand.chunk, errand.parts.first().map(|part| part.object));
@@ -311,11 +320,19 @@ impl Lead<'_> {
         let there = parcel.staging.part(0, width(chunk.len)).map_err(|error| (about, error))?;
         let read = Digest::of(there);
         if read != chunk.digest {
-            let memory = &mut parcel.staging.memory;
-            let again = self.desk.sources.fetch_after(place, read, &chunk, memory, Verify::Here);
+            let (sources, memory) = (self.desk.sources, &mut parcel.staging.memory);
+            let again = match origin {
+                Origin::Place(place) => sources.fetch_after(place, read, &chunk, memory, Verify::Here),
+                Origin::Staged => {
+                    log!("{chunk} has become {read} since it was staged; it is read again");
+                    sources.fetch(&chunk, memory, Verify::Here)
+                }
+            };
             named(again.map_err(|error| (about, broken(&error)))?.failed);
         } else if told.is_none() {
             return Ok(());
+        } else {
+            log!("{chunk} is right in memory and wrong on device {}; it is copied again", cover.device.0);
         }
         self.copy_parts(&errand.parts, &mut parcel.staging)?;
         parcel.staging.wait().map_err(|error| (about, error))?;
@@ -375,13 +392,15 @@ impl Desk<'_> {
             if let Some(errand) = self.errands.get(parcel.errand) {
                 let object = errand.parts.first().map_or(0, |part| part.object);
                 self.trouble.unless(object, || {
-                    if staged::take(&errand.chunk, &mut parcel.staging.memory) {
-                        return Ok(());
-                    }
+                    let (chunk, memory) = (&errand.chunk, &mut parcel.staging.memory);
                     let later = errand.cover.is_some() && !self.checks_all.load(Ordering::Relaxed);
-                    let verify = if later { Verify::ByCaller } else { Verify::Here };
-                    let place = fetch(self.sources, &errand.chunk, &mut parcel.staging.memory, verify)?;
-                    parcel.unchecked = later.then_some(place);
+                    let origin = if staged::take(chunk, memory) {
+                        Origin::Staged
+                    } else {
+                        let verify = if later { Verify::ByCaller } else { Verify::Here };
+                        Origin::Place(fetch(self.sources, chunk, memory, verify)?)
+                    };
+                    parcel.unchecked = later.then_some(origin);
                     Ok(())
                 });
             }

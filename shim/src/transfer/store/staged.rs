@@ -158,7 +158,7 @@ impl Staged {
         match fetch(&self.sources, chunk, &mut buffer, Verify::Here) {
             Ok(_) => Some(buffer),
             Err(error) => {
-                log!("{error}; it is tried again by the load");
+                log!("the load has to read again: {error}");
                 None
             }
         }

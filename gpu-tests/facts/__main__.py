@@ -21,10 +21,12 @@ import capture
 import checkpoint
 import creation
 import cudart_blocking
+import ends
 import handles
 import malloc
 import many
 import mappings
+import pools
 import preemption
 import probe
 import ring
@@ -53,6 +55,8 @@ SECTIONS = {
         cudart_blocking.cudart_checkpointed,
         preemption.preemption,
         arrays.arrays,
+        pools.pools,
+        ends.ends,
         arena.arena,
         ring.ring,
         many.many,
@@ -66,11 +70,20 @@ HELPERS = {
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
     "arrays_victim": arrays.arrays_victim,
+    "pool_victim": pools.pool_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
     "filler": capacity.filler,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120, "capacity": 120}
+SECONDS = {
+    "blocks_checkpointed": 110,
+    "blocks_locked": 60,
+    "cudart_locked": 30,
+    "cudart_checkpointed": 60,
+    "arena": 120,
+    "capacity": 120,
+    "pools": 90,
+}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

@@ -259,6 +259,8 @@ pub enum BlockerKind {
     Fabric,
     /// Memory that a device has pinned.
     Pinned,
+    /// A memory pool of the host, or an allocation out of one.
+    HostPool,
     /// An event of several processes, on a driver that is not known to carry those.
     SharedEvent,
 }

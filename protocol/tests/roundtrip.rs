@@ -125,6 +125,7 @@ fn blocker() -> impl Strategy<Value = Blocker> {
         B::SecondDriver,
         B::Fabric,
         B::Pinned,
+        B::HostPool,
         B::SharedEvent,
     ]);
     (kind, any::<(u64, String)>()).prop_map(|(kind, (count, example))| Blocker { kind, count, example })

@@ -223,6 +223,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "memory pool(s) that can be shared, or allocation(s) out of another process's pool",
             "use pools without a shareable handle type",
         ),
+        BlockerKind::HostPool => (
+            "host-pool",
+            "memory pool(s) of the host, or allocation(s) out of one, which no driver is known to restore",
+            "use cudaMallocHost, or pools of the device",
+        ),
         BlockerKind::Managed => (
             "managed",
             "managed allocation(s), which the driver cannot checkpoint",

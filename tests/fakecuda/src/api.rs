@@ -70,11 +70,14 @@ pub(crate) use crate::memory::native::{cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemF
 pub(crate) use crate::memory::pointer::{
     cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute,
 };
+pub(crate) use crate::memory::pools::sharing::{
+    cuMemPoolExportPointer, cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle,
+    cuMemPoolImportPointer,
+};
 pub(crate) use crate::memory::pools::{
     cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool, cuMemAllocAsync,
-    cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer,
-    cuMemPoolExportToShareableHandle, cuMemPoolGetAttribute, cuMemPoolImportFromShareableHandle,
-    cuMemPoolImportPointer, cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemGetDefaultMemPool, cuMemGetMemPool, cuMemPoolCreate,
+    cuMemPoolDestroy, cuMemPoolGetAttribute, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 pub(crate) use crate::memory::vmm::handles::{
     cuMemCreate, cuMemGetAllocationGranularity, cuMemGetAllocationPropertiesFromHandle, cuMemRelease,

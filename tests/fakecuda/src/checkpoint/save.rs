@@ -39,7 +39,8 @@ impl Saved {
 fn verdict(driver: &Driver, memory: &[Arc<Physical>]) -> Option<CuError> {
     let created = |physical: &&Arc<Physical>| physical.prop.is_some();
     let imported = memory.iter().filter(created).any(|physical| physical.imported);
-    let on_host = memory.iter().filter(created).any(|physical| matches!(physical.place, Place::Host(_)));
+    // Also out of a pool, of which nothing is measured.
+    let on_host = memory.iter().any(|physical| matches!(physical.place, Place::Host(_)));
     let space = crate::read(&driver.memory.space);
     let opened = space.natives().any(|(_, native)| matches!(native.kind, Kind::Ipc { .. }));
     // The header: a pool that is destroyed lives on in what was obtained from it.

@@ -181,6 +181,9 @@ impl Memory {
     /// The end of a context frees what was allocated in it.
     pub(crate) fn free_all_of(&self, context: &'static Ctx) {
         self.end_arrays_of(context);
+        if let Ok(driver) = driver() {
+            super::managed::free_all_of(driver, context);
+        }
         let removed = crate::write(&self.space).remove_all_of(context);
         for (at, native) in removed {
             self.give_back(at, *native);

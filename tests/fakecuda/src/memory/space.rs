@@ -213,6 +213,13 @@ impl Space {
         removed
     }
 
+    /// Where the managed memory of a context begins.
+    pub(crate) fn managed_of(&self, context: &'static Ctx) -> Vec<usize> {
+        let of_context =
+            |area: &Area| matches!(area, Area::Managed { context: of, .. } if std::ptr::eq(*of, context));
+        self.areas.iter().filter(|(_, area)| of_context(area)).map(|(at, _)| *at).collect()
+    }
+
     /// Every allocation that the driver placed.
     pub(crate) fn natives(&self) -> impl Iterator<Item = (usize, &Native)> {
         self.areas.iter().filter_map(|(&at, area)| match area {

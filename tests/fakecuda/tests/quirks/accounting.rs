@@ -55,6 +55,7 @@ fn the_first_stream_of_a_context_takes_memory_for_all_and_a_full_card_has_none_f
             assert_eq!(used(), 2 * MIB, "until the context ends");
             assert_eq!(alloc(16 * MIB), Err(CuError::OUT_OF_MEMORY));
             cuDevicePrimaryCtxReset_v2(Device(0)).unwrap();
+            start();
             assert_eq!(used(), 0);
         },
     );

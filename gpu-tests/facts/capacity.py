@@ -1,89 +1,103 @@
-"""How much memory a card gives to one process: before and after cycles, and beside what a copy needs."""
+"""What still works in a process that has taken all memory of its card, and whether a cycle leaves it as much."""
 
 import ctypes
 import os
-import subprocess
 import sys
 
-from api import G, MIB, create, cu, free_memory, grant, kernel, must, out, room, spin, start, stream
+from api import G, MIB, create, cu, free_memory, grant, kernel, must, out, room, spin, start
 from checkpoint import checkpoint, lock, restore, unlock
 from probe import ask, child, fact
 
 RING = 80 * MIB
+SIZES = (1024 * MIB, 64 * MIB, 2 * MIB)
+# A kernel that reads a word: from its own code, or from memory for constants.
+CODE = """
+.version 7.0
+.target sm_70
+.address_size 64
+%s
+.visible .entry read(.param .u64 at, .param .u32 number) {
+ .reg .u64 %%a; .reg .u32 %%v;
+ ld.param.u64 %%a, [at];
+ %s
+ st.global.u32 [%%a], %%v;
+ ret; }
+"""
 
 
 class Victim:
-    """A process that takes all memory, and what a copy needs."""
+    """A process that takes all memory. What it does is said as a line."""
 
     def __init__(self):
         start()
-        must(spin(kernel(b"spin"), stream(), 0.001), "launch")
+        must(spin(kernel(b"spin"), 0, 0.001), "launch")
         must(cu("cuCtxSynchronize"), "sync")
-        self.base, self.handles, self.streams, self.pinned = room(G), [], [], None
-
-    def free(self):
-        return free_memory() // MIB
+        self.at, self.handles, self.streams, self.pinned = room(G), [], [], None
 
     def fill(self):
         taken = 0
-        for size in (1024 * MIB, 64 * MIB, 2 * MIB):
+        for size in SIZES:
             while True:
                 code, handle = create(size)
                 if code:
                     break
                 self.handles.append(handle)
                 taken += size
-        return taken // MIB, free_memory() // MIB
+        return [taken // MIB]
 
     def drop(self):
         for handle in self.handles:
             must(cu("cuMemRelease", handle), "cuMemRelease")
         self.handles.clear()
-        return free_memory() // MIB
+        return [free_memory() // MIB]
 
-    def lanes(self):
+    def streams_made(self):
         codes = []
         for _ in range(4):
             value, ref = out(ctypes.c_void_p)
             codes.append(cu("cuStreamCreate", ref, 1))
             self.streams += [] if codes[-1] else [value]
-        return *codes, free_memory() // MIB
+        return codes
 
-    def ring(self):
+    def pinned_made(self):
         self.pinned, ref = out(ctypes.c_void_p)
-        return cu("cuMemHostAlloc", ref, RING, 0), free_memory() // MIB
+        return [cu("cuMemHostAlloc", ref, RING, 0)]
 
-    def copy(self):
-        must(cu("cuMemMap", self.base, G, 0, self.handles[-1], 0), "cuMemMap")
-        codes = [grant(self.base, G)]
-        for on in self.streams or [0]:
-            codes.append(cu("cuMemcpyHtoDAsync_v2", self.base, self.pinned, G, on))
-            codes.append(cu("cuMemsetD8Async", self.base, 0, G, on))
-            codes.append(cu("cuStreamSynchronize", on))
-        codes.append(cu("cuMemUnmap", self.base, G))
-        return "".join(map(str, codes)), free_memory() // MIB
+    def copies(self):
+        must(cu("cuMemMap", self.at, G, 0, self.handles[-1], 0), "cuMemMap")
+        must(grant(self.at, G), "cuMemSetAccess")
+        codes = [cu("cuMemcpyHtoDAsync_v2", self.at, self.pinned, G, 0), cu("cuMemsetD8Async", self.at, 0, G, 0)]
+        codes.append(cu("cuStreamSynchronize", 0))
+        must(cu("cuMemUnmap", self.at, G), "cuMemUnmap")
+        return codes
+
+    def module(self, data, instruction):
+        value, ref = out(ctypes.c_void_p)
+        return [cu("cuModuleLoadData", ref, (CODE % (data, instruction)).encode() + b"\0")]
+
+    def code(self):
+        return self.module("", "mov.u32 %v, 7;")
+
+    def constants(self):
+        return self.module(".const .align 4 .u32 word = 7;", "ld.const.u32 %v, [word];")
 
     def undo(self):
         for on in self.streams:
             must(cu("cuStreamDestroy_v2", on), "cuStreamDestroy_v2")
         self.streams.clear()
         must(cu("cuMemFreeHost", self.pinned), "cuMemFreeHost")
-        return free_memory() // MIB
+        return [0]
+
+    def free(self):
+        return [free_memory() // MIB]
 
 
 def filler():
     victim = Victim()
     print("ready", flush=True)
     for line in sys.stdin:
-        told = getattr(victim, line.strip())()
-        print(*(told if isinstance(told, tuple) else (told,)), flush=True)
+        print(*getattr(victim, line.strip())(), flush=True)
     os._exit(0)
-
-
-def used():
-    """What the card says from outside, in MiB."""
-    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    return subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def capacity():
@@ -91,20 +105,29 @@ def capacity():
     process = child("filler")
     process.stdout.readline()
 
-    def say(when, *words):
-        for word in words:
-            fact(f"{when}_{word}_mib", ask(process, word, 60), "used", used())
+    def say(name, word):
+        told = ask(process, word, 60)
+        fact(name, told)
+        return told
 
     def cycle():
         for call in (lock, checkpoint, restore, unlock):
             must(call(process.pid), call.__name__)
 
-    say("first", "free", "fill", "lanes", "ring", "copy", "undo", "fill", "drop")
-    for number in (1, 2, 3):
+    before = say("taken_mib", "fill")
+    for word in ("streams_made", "pinned_made", "copies", "code", "constants"):
+        say(f"full_{word}", word)
+    ask(process, "undo")
+    free = say("free_mib", "drop")
+    for _ in range(3):
         cycle()
-        say(f"after_{number}", "free")
-    say("after_3", "fill", "lanes", "ring", "copy", "undo", "fill", "drop", "free", "lanes", "ring", "free", "undo", "free")
-    cycle()
-    say("after_4", "free", "fill", "drop")
+    fact("free_as_before_after_cycles", ask(process, "free") == free)
+    fact("taken_as_before_after_cycles", ask(process, "fill", 60) == before)
+    ask(process, "drop")
+    say("roomy_streams_made", "streams_made")
+    say("free_with_streams_mib", "free")
+    ask(process, "pinned_made")
+    ask(process, "undo")
+    say("free_without_streams_mib", "free")
     process.stdin.close()
     process.wait(20)

@@ -187,8 +187,20 @@ pub(super) fn memory_opened_by_handle_is_shared(stage: &mut Stage) -> Result<()>
 /// What vLLM does for its custom all-reduce: a handle of any address stands for the allocation, the offset in it is the address less where
 /// the range begins, and the peer adds it to what it has opened. Copies to there are recorded in graphs.
 pub(super) fn buffers_are_found_by_handle_and_offset(stage: &mut Stage) -> Result<()> {
+    custom_all_reduce(stage, false)
+}
+
+/// The same with a device for each rank, which opens the other's memory with its own device current.
+pub(super) fn buffers_on_two_devices_are_found_by_handle_and_offset(stage: &mut Stage) -> Result<()> {
+    custom_all_reduce(stage, true)
+}
+
+fn custom_all_reduce(stage: &mut Stage, apart: bool) -> Result<()> {
     let ranks = [stage.worker("a")?, stage.worker("b")?];
     let [a, b] = &ranks;
+    if apart {
+        b.ok("begin 1")?;
+    }
     let buffers = [("x", "4M", 1 << 20), ("small", "64K", 4096), ("odd", "5000", 512)];
     for rank in &ranks {
         rank.all(&["stream s", "malloc before 512", "malloc mine 4K", "memset mine 0 4K 9", "sync"])?;
@@ -224,6 +236,9 @@ pub(super) fn buffers_are_found_by_handle_and_offset(stage: &mut Stage) -> Resul
                 let expected = format!("00{}", format!("{round:02x}").repeat(2));
                 rank.says(&format!("read {buffer} {} 3", inner - 1), &expected)?;
                 rank.says(&format!("read {buffer} {} 2", inner + 255), &format!("{round:02x}00"))?;
+                // A kernel of the peer's device.
+                peer.all(&[&format!("fill their-{buffer} {inner} 8 {round}"), "sync"])?;
+                rank.says(&format!("read {buffer} {inner} 4"), &format!("{round:02x}000000"))?;
             }
         }
         if stage.preload() {

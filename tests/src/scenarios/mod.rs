@@ -87,6 +87,7 @@ scenarios! {
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
     malloc::buffers_are_found_by_handle_and_offset on 1;
+    malloc::buffers_on_two_devices_are_found_by_handle_and_offset on 2;
     malloc::memory_opened_by_handle_is_shared on 1;
     malloc::opened_memory_outlives_its_exporter on 1;
     sync::memory_with_sync_memops_is_waited_for on 1;

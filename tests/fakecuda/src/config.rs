@@ -6,7 +6,7 @@
 //! | `FAKECUDA_DEVICES` | number of devices, at most 16 | 2 |
 //! | `FAKECUDA_MEMORY` | bytes per device | 8 GiB |
 //! | `FAKECUDA_GRANULARITY` | bytes that the size of exportable memory is a multiple of (public reports: 64 KiB to 512 MiB, by machine and properties) | 2 MiB |
-//! | `FAKECUDA_STREAM_MEMORY` | bytes of its device that a context takes for its first stream, until it ends (docs/DRIVER-VERSIONS.md, what fits on a full card) | none |
+//! | `FAKECUDA_STREAM_MEMORY` | bytes of its device that a context takes for a second stream and all later ones, until it ends (docs/DRIVER-VERSIONS.md, what fits on a full card) | none |
 //! | `FAKECUDA_VERSION` | driver version, as `cuDriverGetVersion` reports it | 13010 |
 //! | `FAKECUDA_WITHOUT` | functions an old driver lacks: names, or families (`checkpoint`, `multicast`, `vmm`, `ipc`, `pools`, `graphs`). The resolver does not know them, and called as symbols they are NOT_SUPPORTED | none |
 //! | `FAKECUDA_FABRIC` | `1`: the machine has a channel for fabric handles | it has none |

@@ -246,8 +246,10 @@ impl Ctx {
     /// Takes what streams need of the device, unless that was done before.
     pub(crate) fn take_stream_memory(&self, driver: &Driver) -> CuResult {
         let bytes = config().stream_memory;
-        let _one_at_a_time = crate::lock(&self.streams);
-        if self.stream_memory.load(Ordering::Relaxed) < bytes {
+        let streams = crate::lock(&self.streams);
+        // Beside the default one.
+        let has_one = streams.len() > 1;
+        if has_one && self.stream_memory.load(Ordering::Relaxed) < bytes {
             driver.machine.charge(driver.physical(self.ordinal())?, bytes)?;
             self.stream_memory.store(bytes, Ordering::Relaxed);
         }

@@ -21,74 +21,102 @@ fn interrupted(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Interrupted
 }
 
-/// One file on its way.
-struct Way<'a> {
-    file: &'a dyn OpenFile,
+/// How one file is moved.
+#[derive(Debug)]
+struct Way {
     align: usize,
     direct: bool,
     route: Route,
 }
 
-impl<'a> Way<'a> {
-    fn new(file: &'a dyn OpenFile, opened_direct: bool, memory: *const u8) -> io::Result<Self> {
+impl Way {
+    fn new(file: &dyn OpenFile, opened_direct: bool) -> Self {
         let align = if opened_direct { file.direct_alignment() } else { 1 };
         let route = if opened_direct { Route::Direct } else { Route::Buffered };
-        let mut way = Self { file, align, direct: opened_direct, route };
-        if opened_direct && memory.align_offset(align) != 0 {
-            way.refuse()?;
-        }
-        Ok(way)
+        Self { align, direct: opened_direct, route }
+    }
+
+    /// Looks whether direct I/O takes this memory.
+    fn consider(&mut self, file: &dyn OpenFile, memory: *const u8) -> io::Result<()> {
+        if self.direct && memory.align_offset(self.align) != 0 { self.refuse(file) } else { Ok(()) }
     }
 
     /// Sends the rest through the page cache since direct I/O was refused.
-    fn refuse(&mut self) -> io::Result<()> {
+    fn refuse(&mut self, file: &dyn OpenFile) -> io::Result<()> {
         self.route = Route::Buffered;
-        self.leave()
+        self.leave(file)
     }
 
     /// Sends the rest through the page cache.
-    fn leave(&mut self) -> io::Result<()> {
-        self.file.set_buffered()?;
+    fn leave(&mut self, file: &dyn OpenFile) -> io::Result<()> {
+        file.set_buffered()?;
         self.direct = false;
         Ok(())
     }
 
     /// Looks at how a call went; `None` has it tried again.
-    fn moved(&mut self, result: io::Result<usize>) -> io::Result<Option<usize>> {
+    fn moved(&mut self, file: &dyn OpenFile, result: io::Result<usize>) -> io::Result<Option<usize>> {
         match result {
             Ok(moved) => Ok(Some(moved)),
             Err(error) if interrupted(&error) => Ok(None),
-            Err(error) if self.direct && refuses_direct(&error) => self.refuse().map(|()| None),
+            Err(error) if self.direct && refuses_direct(&error) => self.refuse(file).map(|()| None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Writes `bytes` from the start of `file`.
-pub(crate) fn write(file: &dyn OpenFile, opened_direct: bool, bytes: &[u8]) -> io::Result<Route> {
-    let mut way = Way::new(file, opened_direct, bytes.as_ptr())?;
-    let mut rest = bytes;
-    let mut offset = 0;
-    while !rest.is_empty() {
-        let mut amount = rest.len();
-        if way.direct {
-            amount -= amount % way.align;
-            // The tail; or what a short write left at an odd offset.
-            if amount == 0 || offset % widen(way.align) != 0 {
-                way.leave()?;
-                amount = rest.len();
-            }
-        }
-        let result = file.write_at(rest.split_at(amount).0, offset);
-        if let Some(written) = way.moved(result)? {
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            rest = rest.get(written..).unwrap_or_default();
-            offset += widen(written);
-        }
+/// A file that is written from its start.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    file: Box<dyn OpenFile>,
+    way: Way,
+    /// Bytes that it has.
+    len: u64,
+}
+
+impl Writing {
+    pub(crate) fn new(file: Box<dyn OpenFile>, opened_direct: bool) -> Self {
+        let way = Way::new(&*file, opened_direct);
+        Self { file, way, len: 0 }
     }
-    Ok(way.route)
+
+    /// Writes `bytes` behind what is there. What is not a multiple of the alignment sends all that follows through the
+    /// page cache.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Self { file, way, len } = self;
+        way.consider(&**file, bytes.as_ptr())?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut amount = rest.len();
+            if way.direct {
+                amount -= amount % way.align;
+                // The tail; or what a short write left at an odd offset.
+                if amount == 0 || *len % widen(way.align) != 0 {
+                    way.leave(&**file)?;
+                    amount = rest.len();
+                }
+            }
+            let result = file.write_at(rest.split_at(amount).0, *len);
+            if let Some(written) = way.moved(&**file, result)? {
+                if written == 0 {
+                    return Err(io::ErrorKind::WriteZero.into());
+                }
+                rest = rest.get(written..).unwrap_or_default();
+                *len += widen(written);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it durable, and says which way it went.
+    pub(crate) fn sync(&self) -> io::Result<Route> {
+        self.file.sync_data().map(|()| self.way.route)
+    }
+
+    /// Bytes that it has.
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
 }
 
 /// Fills `into` up to `len` from the start of `file`, which has that many bytes. With room to spare in `into` the
@@ -99,7 +127,8 @@ pub(crate) fn read(
     into: &mut [u8],
     len: usize,
 ) -> io::Result<Route> {
-    let mut way = Way::new(file, opened_direct, into.as_ptr())?;
+    let mut way = Way::new(file, opened_direct);
+    way.consider(file, into.as_ptr())?;
     let mut done = 0;
     while done < len {
         let mut end = len;
@@ -107,7 +136,7 @@ pub(crate) fn read(
             let room = into.len() - into.len() % way.align;
             end = len.next_multiple_of(way.align).min(room);
             if end <= done || done % way.align != 0 {
-                way.leave()?;
+                way.leave(file)?;
                 end = len;
             }
         }
@@ -115,7 +144,7 @@ pub(crate) fn read(
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let result = file.read_at(part, widen(done));
-        if let Some(read) = way.moved(result)? {
+        if let Some(read) = way.moved(file, result)? {
             if read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

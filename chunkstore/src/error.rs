@@ -110,6 +110,10 @@ pub enum PutError {
 }
 
 impl PutError {
+    pub(crate) fn of_chunk(chunk: &Chunk) -> impl Fn(FileError) -> Self + use<> {
+        Self::of(usize::try_from(chunk.len).unwrap_or(usize::MAX))
+    }
+
     pub(crate) fn of(need: usize) -> impl Fn(FileError) -> Self {
         move |source| {
             if source.is_full() { Self::Full { need: need as u64, source } } else { Self::File(source) }

@@ -54,4 +54,4 @@ pub use sources::{Fetched, Sources, Verify};
 pub use stats::{Route, Stats};
 pub use store::{Kind, Store};
 pub use verify::{Verified, VerifyError, store_verify};
-pub use writer::{Put, Writer};
+pub use writer::{Begun, Coming, Put, Writer};

@@ -1,13 +1,13 @@
 //! Putting a file in its place: under a temporary name first, durable, then renamed.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::content;
+use crate::content::{self, Writing};
 use crate::error::{About, FileError};
-use crate::layer::{Access, FileLayer, Open, OpenFile, Rename};
+use crate::layer::{Access, FileLayer, Open, Rename};
 use crate::layout::{self, Random};
 use crate::stats::Route;
 
@@ -20,8 +20,68 @@ pub(crate) enum Taken {
     Keep,
 }
 
-/// Writes a file under a temporary name in `dir`, syncs it and gives it the name `to`, which is in `dir` too. `None`
-/// where that was taken. Whatever fails, no temporary file is left and nothing else was touched.
+/// A file under a temporary name. Dropped before it got its own, it is gone.
+#[derive(Debug)]
+pub(crate) struct Draft<'a> {
+    layer: &'a dyn FileLayer,
+    path: PathBuf,
+    writing: Writing,
+    is_placed: bool,
+}
+
+impl<'a> Draft<'a> {
+    /// An empty one, in the directory of what it is going to be.
+    pub(crate) fn new(layer: &'a dyn FileLayer, lease: Random, to: &Path) -> Result<Self, FileError> {
+        let dir = to.parent().unwrap_or(to);
+        let mut path = dir.join(layout::temporary_name(lease).about("name a file in", dir)?);
+        let direct = Open { access: Access::Create, direct: true };
+        let (file, opened_direct) = match layer.open(&path, direct) {
+            Err(error) if content::refuses_direct(&error) => {
+                // Some file systems create the file before they refuse. The name is ours, so this harms nobody.
+                let _ = layer.unlink(&path);
+                path = dir.join(layout::temporary_name(lease).about("name a file in", dir)?);
+                let buffered = Open { access: Access::Create, direct: false };
+                (layer.open(&path, buffered).about("create", &path)?, false)
+            }
+            file => (file.about("create", &path)?, true),
+        };
+        Ok(Self { layer, path, writing: Writing::new(file, opened_direct), is_placed: false })
+    }
+
+    /// Writes `bytes` behind what it has.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+        self.writing.append(bytes).about("write", &self.path)
+    }
+
+    /// Bytes that it has.
+    pub(crate) fn len(&self) -> u64 {
+        self.writing.len()
+    }
+
+    /// Makes its bytes durable, and says which way they went.
+    pub(crate) fn sync(&self) -> Result<Route, FileError> {
+        self.writing.sync().about("sync", &self.path)
+    }
+
+    /// Gives it the name `to`, which is in the directory that it was made for. False where that was taken. The
+    /// directory is not synced.
+    pub(crate) fn place(&mut self, to: &Path, taken: Taken) -> Result<bool, FileError> {
+        self.is_placed = publish(self.layer, &self.path, to, taken)?;
+        Ok(self.is_placed)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            // Whatever went wrong is told already, and a collector sweeps what cannot be removed.
+            let _ = self.layer.unlink(&self.path);
+        }
+    }
+}
+
+/// Writes a file under a temporary name, syncs it and gives it the name `to`. `None` where that was taken. Whatever
+/// fails, no temporary file is left and nothing else was touched.
 ///
 /// The directory is not synced.
 pub(crate) fn place(
@@ -31,32 +91,10 @@ pub(crate) fn place(
     bytes: &[u8],
     taken: Taken,
 ) -> Result<Option<Route>, FileError> {
-    let dir = to.parent().unwrap_or(to);
-    let mut temporary = dir.join(layout::temporary_name(lease).about("name a file in", dir)?);
-    let direct = Open { access: Access::Create, direct: true };
-    let (file, opened_direct) = match layer.open(&temporary, direct) {
-        Err(error) if content::refuses_direct(&error) => {
-            // Some file systems create the file before they refuse. The name is ours, so this harms nobody.
-            let _ = layer.unlink(&temporary);
-            temporary = dir.join(layout::temporary_name(lease).about("name a file in", dir)?);
-            let buffered = Open { access: Access::Create, direct: false };
-            (layer.open(&temporary, buffered).about("create", &temporary)?, false)
-        }
-        file => (file.about("create", &temporary)?, true),
-    };
-    let placed = fill(&*file, opened_direct, bytes, &temporary)
-        .and_then(|route| Ok(publish(layer, &temporary, to, taken)?.then_some(route)));
-    if !matches!(placed, Ok(Some(_))) {
-        // The first error is the one that counts, and a collector sweeps what cannot be removed.
-        let _ = layer.unlink(&temporary);
-    }
-    placed
-}
-
-fn fill(file: &dyn OpenFile, direct: bool, bytes: &[u8], path: &Path) -> Result<Route, FileError> {
-    let route = content::write(file, direct, bytes).about("write", path)?;
-    file.sync_data().about("sync", path)?;
-    Ok(route)
+    let mut draft = Draft::new(layer, lease, to)?;
+    draft.append(bytes)?;
+    let route = draft.sync()?;
+    Ok(draft.place(to, taken)?.then_some(route))
 }
 
 /// Gives a file its name. False where the name was taken and has stayed what it was.

@@ -16,6 +16,7 @@ import threading
 
 import arena
 import arrays
+import capacity
 import capture
 import checkpoint
 import creation
@@ -23,6 +24,7 @@ import cudart_blocking
 import ends
 import handles
 import malloc
+import many
 import mappings
 import pools
 import preemption
@@ -57,6 +59,8 @@ SECTIONS = {
         ends.ends,
         arena.arena,
         ring.ring,
+        many.many,
+        capacity.capacity,
     )
 }
 # What a section starts beside itself.
@@ -69,8 +73,17 @@ HELPERS = {
     "pool_victim": pools.pool_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
+    "filler": capacity.filler,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120, "pools": 90}
+SECONDS = {
+    "blocks_checkpointed": 110,
+    "blocks_locked": 60,
+    "cudart_locked": 30,
+    "cudart_checkpointed": 60,
+    "arena": 120,
+    "capacity": 120,
+    "pools": 90,
+}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

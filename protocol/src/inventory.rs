@@ -112,6 +112,8 @@ pub struct Allocation {
     pub mappings: u32,
     /// Where its bytes are.
     pub contents: Contents,
+    /// Whether the driver has memory for it here, be it not filled yet.
+    pub has_memory: bool,
     /// What the process has done with it, if it is a multicast object: that has no bytes.
     pub multicast: Option<Team>,
 }

@@ -10,7 +10,8 @@
 //! | `NVSNAP_GPUSHARE_REREGISTER` | `0`, `1` | host memory that the program has registered is unregistered and registered again by the library |
 //! | `NVSNAP_GPUSHARE_STAGING` | MiB, 64 to 65536 | host memory for chunks between device and store; 1024 by default |
 //! | `NVSNAP_GPUSHARE_STAGE` | MiB, 0 to 1048576 | host memory for chunks read while the driver restores; 4096 by default |
-//! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 16, by default |
+//! | `NVSNAP_GPUSHARE_THREADS` | 1 to 64 | threads that help with moving bytes; one per processor, at most 16 for each device and 64 in all, by default |
+//! | `NVSNAP_GPUSHARE_LANES` | 1 to 64 | devices whose memory is moved at the same time, memory of the host counting as one; all by default |
 //! | `NVSNAP_GPUSHARE_FILE_FAULTS`, `NVSNAP_GPUSHARE_FILE_TRACE` | for tests | see `transfer/store/places.rs` |
 //!
 //! An empty value is the default. A bad value is ignored, and said once the program has begun to use CUDA. A privileged
@@ -70,6 +71,11 @@ const VARIABLES: &[Variable] = &[
         values: "a number from 1 to 64",
     },
     Variable {
+        name: b"NVSNAP_GPUSHARE_LANES",
+        parse: |value| parse_number(value, 1..=64, &LANES),
+        values: "a number from 1 to 64",
+    },
+    Variable {
         name: b"NVSNAP_GPUSHARE_FILE_FAULTS",
         parse: |value| keep(value, &FAULTS_TEXT, FILE_FAULTS),
         values: "a plan of faults of at most 4 KiB",
@@ -87,6 +93,7 @@ const USUAL_STAGE_MIB: u32 = 4096;
 static STAGE_MIB: AtomicU32 = AtomicU32::new(USUAL_STAGE_MIB);
 static STAGING_MIB: AtomicU32 = AtomicU32::new(0);
 static THREADS: AtomicU32 = AtomicU32::new(0);
+static LANES: AtomicU32 = AtomicU32::new(0);
 
 /// What was read.
 static BITS: AtomicU32 = AtomicU32::new(0);
@@ -151,7 +158,16 @@ pub(crate) fn stage_bytes() -> u64 {
 
 /// How many threads are to help with moving bytes, where that was said.
 pub(crate) fn threads() -> Option<usize> {
-    usize::try_from(THREADS.load(Ordering::Relaxed)).ok().filter(|count| *count > 0)
+    given(&THREADS)
+}
+
+/// For how many devices bytes are to be moved at the same time, where that was said.
+pub(crate) fn lanes() -> Option<usize> {
+    given(&LANES)
+}
+
+fn given(number: &AtomicU32) -> Option<usize> {
+    usize::try_from(number.load(Ordering::Relaxed)).ok().filter(|count| *count > 0)
 }
 
 /// Faults of files that a test has ordered.

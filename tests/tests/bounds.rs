@@ -16,11 +16,12 @@ fn saving(machine: &Machine) -> Tool {
     tool.option("--ckpt-dir").argument(machine.path("ckpt"))
 }
 
-/// Memory of the process's own, and threads that move bytes.
+/// Memory of the process's own, threads that move bytes, and threads that drive devices beside the first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     memory: u64,
     threads: usize,
+    lanes: usize,
 }
 
 impl Use {
@@ -28,8 +29,9 @@ impl Use {
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
         let memory: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        let moves = |thread: &&Thread| thread.name == "nvsnap-copy";
-        Ok(Self { memory: memory << 10, threads: Thread::all(pid)?.iter().filter(moves).count() })
+        let threads = Thread::all(pid)?;
+        let count = |name: &str| threads.iter().filter(|thread| thread.name == name).count();
+        Ok(Self { memory: memory << 10, threads: count("nvsnap-copy"), lanes: count("nvsnap-lane") })
     }
 
     /// The most at any moment at which somebody looked while `work` went on.
@@ -40,8 +42,11 @@ impl Use {
                 let mut most = Self::default();
                 while !ended.load(Ordering::Relaxed) {
                     let now = Self::of(pid)?;
-                    most =
-                        Self { memory: most.memory.max(now.memory), threads: most.threads.max(now.threads) };
+                    most = Self {
+                        memory: most.memory.max(now.memory),
+                        threads: most.threads.max(now.threads),
+                        lanes: most.lanes.max(now.lanes),
+                    };
                 }
                 Ok(most)
             });
@@ -55,17 +60,40 @@ impl Use {
 
 #[test]
 fn host_memory_and_threads_of_a_save_and_a_load_are_those_that_were_allowed() -> Result<()> {
+    takes_what_is_allowed(1, "64")
+}
+
+#[test]
+fn several_devices_take_no_more_than_one_together() -> Result<()> {
+    takes_what_is_allowed(2, "64")?;
+    // One after the other.
+    takes_what_is_allowed(2, "1")
+}
+
+/// A process with 640 MiB on so many devices, of which so many may be moved at the same time.
+fn takes_what_is_allowed(devices: u32, at_once: &str) -> Result<()> {
     let machine = Machine::stand_in()?;
     let start = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGING", "128");
+    let start = start.set("NVSNAP_GPUSHARE_LANES", at_once);
     let worker = start.set("NVSNAP_GPUSHARE_STAGE", "0").set("NVSNAP_GPUSHARE_THREADS", "2").start()?;
-    worker.ok("begin 0")?;
-    let fill = |seed: u32| -> Result<()> { worker.ok(&format!("noise x 0 640M {seed}")).map(drop) };
-    worker.ok("new x 640M device:0")?;
+    let all = |verb: &str, rest: &str| -> Result<Vec<String>> {
+        let on = |device: u32| {
+            worker.ok(&format!("context {device}"))?;
+            worker.ok(&format!("{verb} x{device} {rest}").replace('D', &device.to_string()))
+        };
+        (0..devices).map(on).collect()
+    };
+    (0..devices).try_for_each(|device| worker.ok(&format!("begin {device}")).map(drop))?;
+    let size = 640 / devices;
+    let fill = |seed: u32| all("noise", &format!("0 {size}M {seed}D"));
+    let sum = || all("sum", &format!("0 {size}M"));
+    all("new", &format!("{size}M device:D"))?;
     let pid = worker.pid();
+    let lanes = if at_once == "1" { 0 } else { usize::try_from(devices - 1)? };
     // The first cycle makes what later ones use again.
     for seed in 1..=2 {
         fill(seed)?;
-        let sum = worker.ok("sum x 0 640M")?;
+        let sums = sum()?;
         let before = Use::of(pid)?;
         let legs = [
             ("save", Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?),
@@ -76,8 +104,14 @@ fn host_memory_and_threads_of_a_save_and_a_load_are_those_that_were_allowed() ->
             ensure!(more < 160 * MIB, "the {leg} took {more} bytes more than there were");
             ensure!(more > 64 * MIB, "nobody saw the buffers of the {leg}: {more} bytes");
             ensure!(most.threads == 2, "{} threads moved bytes in the {leg}", most.threads);
+            // One that has just ended may still be seen beside the next.
+            ensure!(
+                (lanes..=2 * lanes).contains(&most.lanes),
+                "{} more threads drove devices in the {leg}",
+                most.lanes
+            );
         }
-        ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+        ensure!(sum()? == sums, "the bytes changed");
     }
     Ok(())
 }
@@ -151,6 +185,48 @@ fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result
 }
 
 /// Fills a card up with buffers of 2 MiB, and says how many there are.
+/// Memory that is reserved ahead and mostly zero needs no room on the host, and nobody knows how much is zero until the device has
+/// looked.
+#[test]
+fn a_suspend_in_place_goes_on_where_only_what_is_not_zero_fits_and_undoes_all_where_that_does_not()
+-> Result<()> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    let pid = worker.pid();
+    let Some(group) = Group::of(pid) else {
+        println!("not shown: this user may not make control groups");
+        return Ok(());
+    };
+    for line in ["begin 0", "new x 640M device:0", "fill x 0 640M 0", "noise x 0 64M 3"] {
+        worker.ok(line)?;
+    }
+    let sum = worker.ok("sum x 0 640M")?;
+    for _ in 0..2 {
+        group.leave(300 * MIB)?;
+        let told = machine.tool().verb("check", &[pid])?.done()?.text();
+        ensure!(told.contains("warning") && told.contains("what is zero takes no room"), "{told}");
+        machine.suspend(&[pid])?.done()?;
+        // The memory of the stand-in's devices is host memory, and is made again.
+        group.leave(1 << 40)?;
+        machine.resume(&[pid])?.done()?;
+        ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    }
+    worker.ok("noise x 0 640M 4")?;
+    let sum = worker.ok("sum x 0 640M")?;
+    group.leave(300 * MIB)?;
+    let failed = machine.suspend(&[pid])?;
+    ensure!(failed.code == 1 && failed.text().contains("host memory"), "{}", failed.text());
+    ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    worker.ok("noise x 0 2M 5")?;
+    let sum = worker.ok("sum x 0 640M")?;
+    group.leave(900 * MIB)?;
+    machine.suspend(&[pid])?.done()?;
+    group.leave(1 << 40)?;
+    machine.resume(&[pid])?.done()?;
+    ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
+    Ok(())
+}
+
 fn fill_up(worker: &Target) -> Result<u64> {
     worker.ok("begin 0")?;
     let mut count = 0;

@@ -120,6 +120,58 @@ fn a_full_card_can_be_suspended() -> Result<()> {
     Ok(())
 }
 
+/// Two processes that fill a card together come back, though streams for moving bytes take memory too: whoever is first
+/// leaves the other its own.
+#[test]
+fn a_full_card_that_two_processes_share_comes_back() -> Result<()> {
+    let mut machine = small_machine()?;
+    machine.set("FAKECUDA_STREAM_MEMORY", (2 * MIB).to_string());
+    let workers = [machine.worker("a").preload().start()?, machine.worker("b").preload().start()?];
+    let mut count = 0;
+    for worker in &workers {
+        worker.ok("begin 0")?;
+    }
+    while workers[count % 2].ask(&format!("new x{count} 2M device:0"))?.starts_with("ok") {
+        workers[count % 2].ok(&format!("noise x{count} 0 2M {count}"))?;
+        count += 1;
+    }
+    assert!(count > 100, "the card was full after {count}");
+    let sums = || -> Result<Vec<String>> {
+        (0..count).map(|number| workers[number % 2].ok(&format!("sum x{number} 0 2M"))).collect()
+    };
+    let before = sums()?;
+    let pids = [workers[0].pid(), workers[1].pid()];
+    for _ in 0..3 {
+        machine.suspend(&pids)?.done()?;
+        machine.resume(&pids)?.done()?;
+        assert!(sums()? == before, "the bytes changed");
+    }
+    Ok(())
+}
+
+/// A resume that finds too little memory on its way is completed by the next: what has been made already is not asked for
+/// again.
+#[test]
+fn a_resume_that_ran_out_of_memory_half_way_needs_only_the_rest() -> Result<()> {
+    let mut machine = small_machine()?;
+    machine.set("FAKECUDA_FAULTS", "cuMemCreate:81:*=oom");
+    let worker = machine.worker("a").preload().start()?;
+    worker.ok("begin 0")?;
+    for number in 0..50 {
+        worker.ok(&format!("new x{number} 4M device:0 fd"))?;
+        worker.ok(&format!("noise x{number} 0 4M {number}"))?;
+    }
+    let sum = worker.ok("sum x7 0 4M")?;
+    machine.suspend(&[worker.pid()])?.done()?;
+    let failed = machine.resume(&[worker.pid()])?;
+    assert_eq!(failed.code, 3, "{}", failed.text());
+    assert!(failed.text().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{}", failed.text());
+    // Of 256 MiB it has 30 x 4, and needs 20 x 4 more.
+    machine.resume(&[worker.pid()])?.done()?;
+    assert!(worker.ok("sum x7 0 4M")? == sum, "the bytes changed");
+    Ok(())
+}
+
 /// CASES 14: a block below the granularity must not cost a granule.
 #[test]
 fn many_small_blocks_take_as_much_memory_as_natively_and_give_it_all_back() -> Result<()> {

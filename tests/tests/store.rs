@@ -228,18 +228,7 @@ fn single_phases_go_to_a_store_and_come_from_it_too() -> Result<()> {
 fn staged(ahead_mib: &str) -> Result<Depot> {
     let depot = Depot::with(Machine::stand_in()?, |start| start.set("NVSNAP_GPUSHARE_STAGE", ahead_mib))?;
     depot.suspend()?.done()?;
-    let calls = |depot: &Depot| -> Result<Vec<usize>> {
-        depot.pids().into_iter().map(|pid| Ok(depot.machine.calls(pid)?.len())).collect()
-    };
-    let before = calls(&depot)?;
-    depot.machine.tool().verb("stage", &depot.pids())?.done()?;
-    for worker in &depot.workers {
-        depot.machine.status_until(worker.pid(), |_| {
-            worker.snapshot().is_ok_and(|now| !now.threads.iter().any(|name| name == "nvsnap-stage"))
-        })?;
-    }
-    ensure!(calls(&depot)? == before, "the driver was called while it had the processes checkpointed");
-    depot.are("released")?;
+    depot.stage(None)?;
     for chunk in chunks(&depot.store())?.keys() {
         flip(chunk)?;
     }

@@ -202,6 +202,10 @@ fn each(
 
 /// A suspend that fails is undone by itself; one that gets over the fault is whole.
 fn undone_or_whole(pair: &Pair, _: &Place) -> Result<bool> {
+    Ok(tried(pair)?.code != 0)
+}
+
+fn tried(pair: &Pair) -> Result<Outcome> {
     let suspend = pair.suspend()?;
     match suspend.code {
         0 => drop(pair.resume()?.done().context("the resume")?),
@@ -210,7 +214,7 @@ fn undone_or_whole(pair: &Pair, _: &Place) -> Result<bool> {
     }
     pair.is_as_it_was().with_context(|| suspend.text())?;
     pair.cycles_once_more()?;
-    Ok(suspend.code != 0)
+    Ok(suspend)
 }
 
 /// A resume that fails says of which process, and the next one makes it good.
@@ -243,10 +247,27 @@ fn a_failing_driver_call_in_a_resume_from_a_store_is_made_good() -> Result<()> {
 #[test]
 fn a_failing_call_on_files_in_a_suspend_is_undone() -> Result<()> {
     let [suspending, _] = all_places(Kind::File)?;
-    each(Kind::File, &suspending, "EIO", undone_or_whole)?;
-    let writes: Vec<Place> =
-        suspending.into_iter().filter(|place| ["open", "write", "mkdir"].contains(&&*place.call)).collect();
-    each(Kind::File, &writes, "ENOSPC", undone_or_whole)
+    each(Kind::File, &suspending, "EIO", undone_or_whole)
+}
+
+/// The calls that a full disk or a quota makes fail, with what is said then, and where.
+#[test]
+fn no_room_for_any_call_on_files_in_a_suspend_is_told_and_undone() -> Result<()> {
+    let [mut suspending, _] = all_places(Kind::File)?;
+    let writing = ["open", "write", "sync", "mkdir", "rename", "link", "syncdir"];
+    suspending.retain(|place| writing.contains(&&*place.call));
+    for (error, words) in [("ENOSPC", "No space left"), ("EDQUOT", "quota exceeded")] {
+        each(Kind::File, &suspending, error, |pair, _| {
+            let suspend = tried(pair)?;
+            let (failed, text) = (suspend.code != 0, suspend.text());
+            // Store and checkpoint are made in there.
+            let place = pair.machine.path("store").parent().context("a folder")?.display().to_string();
+            let is_told = text.contains(words) && text.contains(&place);
+            ensure!(!failed || is_told, "{text}");
+            Ok(failed)
+        })?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -24,6 +24,25 @@ impl Disk {
         Ok(mounted.then(|| Self(at.to_owned())))
     }
 
+    /// A file system with quotas, in a file, and `limit` for what this folder may hold. `None` where this user may not
+    /// mount, or does not have what makes such a one.
+    fn with_quota(at: &Path, image: &Path, limit: &str) -> Result<Option<Self>> {
+        std::fs::create_dir_all(at)?;
+        std::fs::File::create(image)?.set_len(1 << 30)?;
+        let made = Command::new("mkfs.btrfs").arg("-q").arg(image).output();
+        if !made.is_ok_and(|output| output.status.success()) {
+            return Ok(None);
+        }
+        let image = image.to_str().context("a name in UTF-8")?;
+        if !mount(&["-o", "loop", image], at)? {
+            return Ok(None);
+        }
+        let disk = Self(at.to_owned());
+        quota(&["quota", "enable"], at)?;
+        quota(&["qgroup", "limit", limit], at)?;
+        Ok(Some(disk))
+    }
+
     fn remount(&self, how: &str) -> Result<()> {
         ensure!(mount(&["-o", &format!("remount,{how}")], &self.0)?, "cannot remount with {how}");
         Ok(())
@@ -40,6 +59,12 @@ impl Drop for Disk {
 fn mount(arguments: &[&str], at: &Path) -> Result<bool> {
     let output = Command::new("mount").args(arguments).arg(at).output().context("mount")?;
     Ok(output.status.success())
+}
+
+fn quota(arguments: &[&str], at: &Path) -> Result<()> {
+    let output = Command::new("btrfs").args(arguments).arg(at).output().context("btrfs")?;
+    ensure!(output.status.success(), "btrfs {arguments:?}: {output:?}");
+    Ok(())
 }
 
 /// What was said about the room on disks.
@@ -167,5 +192,36 @@ fn a_full_disk_undoes_the_suspend_and_a_read_only_one_is_enough_for_the_resume()
     // And to save there is refused, before anything is touched.
     let refused = depot.suspend()?.exits(4)?;
     ensure!(refused.text().contains("Read-only"), "{}", refused.text());
+    depot.is_as_it_was()
+}
+
+/// What the file system has free is no sign: the quota is met in the middle of the save.
+#[test]
+fn a_quota_that_is_used_up_undoes_the_suspend_and_a_larger_one_is_enough() -> Result<()> {
+    let depot = Depot::new()?;
+    let Some(disk) = Disk::with_quota(&depot.store(), &depot.machine.path("image"), "100M")? else {
+        println!("not shown: there is no file system with quotas here");
+        return Ok(());
+    };
+    let full = depot.suspend()?.exits(1)?;
+    ensure!(warned(&full)?.is_empty(), "{}", full.text());
+    let text = full.text();
+    ensure!(text.contains("quota exceeded") && text.contains("the störe"), "{text}");
+    ensure!(text.contains("no room for") && text.contains("undone"), "{text}");
+    ensure!(!depot.list().exists(), "a checkpoint that was not made has a list");
+    depot.is_as_it_was()?;
+    let left: Vec<PathBuf> = chunks(&depot.store())?.into_keys().collect();
+    ensure!(
+        !left.is_empty() && !left.iter().any(|path| path.to_string_lossy().contains(".tmp-")),
+        "{left:?}"
+    );
+    let verify = depot.machine.tool().option("--json").option("store-verify").argument(depot.store());
+    let summary = verify.run()?.done()?.events()?.pop().context("a summary")?;
+    ensure!(summary["counts"]["bad"] == 0, "{summary}");
+
+    quota(&["qgroup", "limit", "400M"], &disk.0)?;
+    depot.look()?;
+    depot.suspend()?.done()?;
+    depot.resume()?.done()?;
     depot.is_as_it_was()
 }

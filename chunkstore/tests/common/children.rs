@@ -35,6 +35,15 @@ pub enum Setting<'a> {
 pub struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    /// What it has said that it did.
+    pub told: Told,
+}
+
+/// How often somebody did something, and with how many things.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Told {
+    pub steps: u64,
+    pub things: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +76,7 @@ impl Role<'_> {
         command.env("CHUNKS_SEED", self.seed.to_string()).env("CHUNKS_FAULTS", self.faults);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Process { child, lines }
+        Process { child, lines, told: Told::default() }
     }
 }
 
@@ -78,29 +87,41 @@ pub fn may_unshare(kind: &str) -> bool {
 }
 
 impl Process {
-    /// Waits until the child has said `count` times that it did something. False where it ended before.
+    /// Waits until the child has said `count` times more that it did something. False where it ended before.
     pub fn wait_for_steps(&mut self, count: u64) -> bool {
-        let mut steps = 0;
-        while steps < count {
-            match self.lines.next() {
-                Some(line) => steps += u64::from(line.unwrap() == "step"),
-                None => return false,
-            }
+        let wanted = self.told.steps + count;
+        while self.told.steps < wanted {
+            let Some(line) = self.lines.next() else { return false };
+            self.hear(&line.unwrap());
         }
         true
     }
 
+    fn hear(&mut self, line: &str) {
+        if let Some(things) = line.strip_prefix("step ") {
+            self.told.steps += 1;
+            self.told.things += things.parse::<u64>().unwrap();
+        }
+    }
+
+    /// All that it still says, until its output is gone.
+    fn hear_out(&mut self) -> Vec<String> {
+        let rest: Vec<_> = self.lines.by_ref().map_while(Result::ok).collect();
+        rest.iter().for_each(|line| self.hear(line));
+        rest
+    }
+
     /// Kills the child, if it is still there.
-    pub fn kill(mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         // With a namespace in between, the child itself is gone only when its output is.
-        self.lines.by_ref().for_each(drop);
+        self.hear_out();
     }
 
     /// Waits for the end, which must be a good one or a kill.
-    pub fn end(mut self) -> End {
-        let output: Vec<_> = self.lines.by_ref().map_while(Result::ok).collect();
+    pub fn end(&mut self) -> End {
+        let output = self.hear_out();
         let status = self.child.wait().unwrap();
         if status.success() {
             return End::Good;
@@ -120,9 +141,9 @@ pub fn role() -> Option<(String, std::path::PathBuf, u64, String)> {
     Some((name, dir, seed, std::env::var("CHUNKS_FAULTS").unwrap()))
 }
 
-/// In a child: says that it did something.
-pub fn step() {
-    println!("step");
+/// In a child: says that it did something, with so many things.
+pub fn step(things: u64) {
+    println!("step {things}");
 }
 
 /// Numbers by lot, the same for each seed.

@@ -10,6 +10,7 @@
 
 pub mod children;
 pub mod memory;
+pub mod scene;
 pub mod turns;
 pub mod walls;
 

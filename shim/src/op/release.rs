@@ -20,7 +20,7 @@ use super::{Phases, register};
 use crate::transfer::arena::{self, Parts};
 use crate::transfer::kept;
 use crate::transfer::store::held;
-use crate::transfer::{self, Subject, TransferError};
+use crate::transfer::{self, Rings, Subject, TransferError, lanes};
 use crate::world::world;
 
 /// How long a call that only asks is waited for. All work has drained, so it has nothing to wait for here.
@@ -82,7 +82,7 @@ fn save_all(request: &ReleaseRequest, phases: &Phases) -> Result<Moved, Trouble>
     let none_saved = objects.iter().all(|object| matches!(object.bytes, Bytes::Live | Bytes::Elsewhere));
     let mut todo: Vec<Object> =
         objects.into_iter().filter(|object| needs_copy(object, &request.heir_of)).collect();
-    // A ring serves one device.
+    // So are chunks of a store cut, and lanes.
     todo.sort_by_key(|object| (object.what.prop.location.kind, object.what.prop.location.id));
     phases.expect(todo.iter().map(|object| object.what.size).sum());
     let limits = match request.to {
@@ -114,7 +114,9 @@ fn save_to_memory(
     keep: bool,
     phases: &Phases,
 ) -> Result<Moved, Trouble> {
-    let Some(largest) = todo.iter().map(|object| object.what.size).max() else { return Ok(Moved::default()) };
+    if todo.is_empty() {
+        return Ok(Moved::default());
+    }
     let trouble =
         |(object, error): (Option<usize>, TransferError)| match object.and_then(|object| todo.get(object)) {
             Some(object) => Trouble::with(&object.what, error.into()),
@@ -128,18 +130,17 @@ fn save_to_memory(
     };
     let parts = parts.map_err(|error| trouble((None, error)))?;
     let views = world().views();
-    let saved = transfer::with_saver(largest, &parts, phases, |saver| {
-        let subjects = todo.iter().enumerate().filter_map(|(number, object)| {
-            let Backing::Live(real) = object.backing else { return None };
-            let views = views.get(&object.key).map_or(&[][..], Vec::as_slice);
-            Some((number, Subject::new(&object.what, real, views, AccessFlags::READ)))
-        });
-        let subjects: Vec<_> = subjects.collect();
-        subjects.iter().for_each(|(number, subject)| saver.announce(*number, subject));
-        subjects
-            .iter()
-            .try_for_each(|(number, subject)| saver.copy(*number, subject).map_err(|error| (*number, error)))
+    let subjects = todo.iter().enumerate().filter_map(|(number, object)| {
+        let Backing::Live(real) = object.backing else { return None };
+        let views = views.get(&object.key).map_or(&[][..], Vec::as_slice);
+        let subject = Subject::new(&object.what, real, views, AccessFlags::READ);
+        Some((lanes::group(object.what.prop.location), (number, subject)))
     });
+    let lanes = lanes::split(subjects);
+    let needed = todo.iter().map(|object| object.what.size).sum();
+    let spare = limits.arena_bytes.map(|limit| limit.saturating_sub(needed));
+    let rings = Rings::new(lanes::at_once(lanes.len()), spare);
+    let saved = transfer::save(&lanes, &parts, phases, rings);
     let saved = saved.map_err(trouble)?;
     let deduplicated = parts.deduplicated();
     // Before the records name it.

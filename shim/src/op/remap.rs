@@ -49,7 +49,7 @@ fn remap_all(request: &RemapRequest) -> Result<RemapReply, Trouble> {
                 Some(_) => teams.push((object, real)),
             }
         }
-        Ok(())
+        Ok::<(), Trouble>(())
     });
     rebuilt.map_err(|error| Trouble::of("imports".to_owned(), Why::from(error)))??;
     for (object, real) in &teams {

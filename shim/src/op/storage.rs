@@ -1,6 +1,8 @@
 //! What `release` and `load` do when bytes go to a chunk store, and come from one.
 
-use cuda_sys::{AccessFlags, LocationType, MemLocation};
+use std::collections::{BTreeMap, BTreeSet};
+
+use cuda_sys::AccessFlags;
 use protocol::{HostLimits, Moved, PathBytes, ReadFrom, Transferred};
 use shim_core::world::{Backing, Bytes, Object, Place, Saved};
 
@@ -8,6 +10,7 @@ use super::Phases;
 use super::load::{backing, count};
 use super::trouble::{Trouble, Why};
 use super::views::map;
+use crate::transfer::lanes::{self, Stop};
 use crate::transfer::store::{self, LoadJob, SaveJob, Wanted, held};
 use crate::transfer::{Subject, TransferError};
 use crate::world::world;
@@ -100,23 +103,19 @@ pub(super) fn load(
     let chunks = held::chunks();
     store::staged::stop();
     let sources = open(&needed(objects, &chunks), from)?;
-    let mut views = world().views();
-    let (mut subjects, mut wanted) = (Vec::new(), Vec::new());
-    for (object, saved) in objects {
-        let real = backing(object).map_err(|why| Trouble::with(&object.what, why))?;
-        let mut views = views.remove(&object.key).unwrap_or_default();
-        done.mappings += map(real, &mut views)?;
-        subjects.push(Subject::new(&object.what, real, &views, AccessFlags::READ_WRITE));
-        wanted.push(Wanted { group: group(object.what.prop.location), saved: saved.clone() });
-    }
+    let subjects = made(objects, &mut done)?;
+    let wanted: Vec<Wanted> = objects
+        .iter()
+        .map(|(it, saved)| Wanted { group: lanes::group(it.what.prop.location), saved: saved.clone() })
+        .collect();
     let buffers = store::buffers(limits.arena_bytes);
     let job = LoadJob { wanted: &wanted, subjects: &subjects, chunks: &chunks, buffers };
-    let mut filled = |number: usize| {
+    let filled = |number: usize| {
         if let Some((object, _)) = objects.get(number) {
             world().filled(object.key);
         }
     };
-    store::load(job, &sources, phases, &mut filled).map_err(|(object, error)| {
+    store::load(job, &sources, phases, &filled).map_err(|(object, error)| {
         let object = object.and_then(|object| objects.get(object));
         object.map_or_else(
             || general(error.clone()),
@@ -125,6 +124,32 @@ pub(super) fn load(
     })?;
     objects.iter().for_each(|(_, saved)| count(&mut done.bytes, saved));
     Ok(done)
+}
+
+/// Makes objects and their mappings, all devices at the same time.
+fn made(objects: &[(Object, Saved)], done: &mut Transferred) -> Result<Vec<Subject>, Trouble> {
+    let views = world().views();
+    let numbered = objects.iter().enumerate();
+    let lanes = lanes::split(
+        numbered.map(|(number, (object, _))| (lanes::group(object.what.prop.location), (number, object))),
+    );
+    let run = |lane: usize, stop: &Stop| {
+        let (mut mappings, mut made) = (0, Vec::new());
+        for (number, object) in lanes.get(lane).into_iter().flatten() {
+            stop.check()?;
+            let real = backing(object).map_err(|why| Trouble::with(&object.what, why))?;
+            let mut views = views.get(&object.key).cloned().unwrap_or_default();
+            mappings += map(real, &mut views)?;
+            made.push((*number, Subject::new(&object.what, real, &views, AccessFlags::READ_WRITE)));
+        }
+        Ok::<_, Trouble>((mappings, made))
+    };
+    let mut all = BTreeMap::new();
+    for (mappings, made) in lanes::each(lanes.len(), lanes::at_once(lanes.len()), &run)?? {
+        done.mappings += mappings;
+        all.extend(made);
+    }
+    Ok(all.into_values().collect())
 }
 
 /// Starts to read what a load is going to need, in its order.
@@ -138,20 +163,21 @@ pub(super) fn stage(from: &ReadFrom, limits: HostLimits) -> Result<(), Trouble> 
     store::staged::begin(sources, &needed, store::ahead(limits.arena_bytes)).map_err(general)
 }
 
-/// The chunks of some objects, in the order in which a load reads them.
+/// The chunks of some objects, in the order in which a load reads them: those of one device in a row, all devices at
+/// the same time.
 fn needed(objects: &[(Object, Saved)], chunks: &[chunkstore::Chunk]) -> Vec<chunkstore::Chunk> {
-    let mut places = Vec::new();
+    let mut by_device: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
     for (object, saved) in objects {
-        let group = group(object.what.prop.location);
-        places.extend(saved.pieces().iter().filter_map(|piece| match piece.place {
-            Place::Chunk { index, .. } => Some((group, index)),
+        let indices = saved.pieces().iter().filter_map(|piece| match piece.place {
+            Place::Chunk { index, .. } => Some(index),
             Place::Zero | Place::Host(_) => None,
-        }));
+        });
+        by_device.entry(lanes::group(object.what.prop.location)).or_default().extend(indices);
     }
-    places.sort_unstable();
-    places.dedup();
-    let at = |(_, index): &(usize, u32)| chunks.get(usize::try_from(*index).ok()?).copied();
-    places.iter().filter_map(at).collect()
+    let rows = by_device.values().flat_map(|indices| indices.iter().enumerate());
+    let mut rows: Vec<(usize, u32)> = rows.map(|(row, index)| (row, *index)).collect();
+    rows.sort_by_key(|(row, _)| *row);
+    rows.iter().filter_map(|(_, index)| chunks.get(usize::try_from(*index).ok()?).copied()).collect()
 }
 
 /// Opens the places, has them keep what is needed, and looks whether all of it is there: before memory is made for it.
@@ -169,14 +195,6 @@ fn open(needed: &[chunkstore::Chunk], from: &ReadFrom) -> Result<chunkstore::Sou
         places.collect::<Vec<_>>().join(" and as ")
     );
     Err(general(TransferError::Storage { text, errno: None }))
-}
-
-/// Objects of one number are reached from one context.
-fn group(location: MemLocation) -> usize {
-    match location.kind {
-        LocationType::DEVICE => usize::try_from(location.id).unwrap_or(0) + 1,
-        _ => 0,
-    }
 }
 
 fn trouble(todo: &[Object], (object, error): (Option<usize>, TransferError)) -> Trouble {

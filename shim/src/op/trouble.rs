@@ -61,6 +61,8 @@ impl Trouble {
                 errno.map_or(Cause::Storage, Cause::System)
             }
             Why::Transfer(TransferError::Panicked) => Cause::Poisoned,
+            // Of the lane that has failed.
+            Why::Transfer(TransferError::Stopped) => Cause::Unknown,
             Why::Peer(_) | Why::Moved { .. } => Cause::Unknown,
             Why::InUse | Why::NotBack => Cause::Busy,
             Why::Foreign => Cause::Blocked,
@@ -109,6 +111,13 @@ impl fmt::Display for Why {
             }
             Self::NotHeld => f.write_str("this process is to save it, and does not have it"),
         }
+    }
+}
+
+impl From<TransferError> for Trouble {
+    /// Trouble with no object in particular.
+    fn from(error: TransferError) -> Self {
+        Self::of("all allocations", error.into())
     }
 }
 

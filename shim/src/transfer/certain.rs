@@ -2,11 +2,12 @@
 //!
 //! A call that answers with an error may have done its work all the same. All of these may be asked twice: a range
 //! without mappings is unmapped without complaint, a handle that was given back is refused with `INVALID_VALUE`, and
-//! host memory that is not registered with an error of its own (580.159.04). Nobody else makes driver calls meanwhile, so the handle's value has not come back to life.
+//! host memory that is not registered with an error of its own (580.159.04). Handles are given back by one thread, while
+//! nobody makes any, so the handle's value has not come back to life; a range belongs to one lane.
 
 use core::ffi::c_void;
 
-use cuda_sys::{CuError, Device, DevicePtr, MemHandle};
+use cuda_sys::{CuError, Device, DevicePtr, MemHandle, Stream};
 
 use super::TransferError;
 use crate::driver::real;
@@ -31,6 +32,19 @@ pub(crate) fn release(handle: MemHandle) -> Result<(), TransferError> {
         outcome => outcome,
     }
     .map_err(TransferError::driver("cuMemRelease"))
+}
+
+/// Waits until the work of a stream of ours has ended, also where the driver says that something went wrong: what is done
+/// next takes the memory away that the work uses.
+pub(super) fn wait(stream: Stream) -> Result<(), TransferError> {
+    // SAFETY: a stream of the caller's, or the default one.
+    let ask = || unsafe { real::cuStreamSynchronize(stream) };
+    let waited = ask();
+    if waited.is_err() {
+        // The first error is the cause.
+        let _ = ask();
+    }
+    waited.map_err(TransferError::driver("cuStreamSynchronize"))
 }
 
 /// Ends a binding of memory to a multicast object. After an error it is still there.

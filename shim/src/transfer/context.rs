@@ -1,4 +1,4 @@
-//! A context for the thread that carries out a verb.
+//! A context for a thread that makes driver calls for a verb.
 
 use cuda_sys::{Context, Device};
 

@@ -1,7 +1,8 @@
 //! Threads that help with one transfer and are gone when it is over. Those of a transfer through host memory allocate
-//! nothing; those that work with files do, and leave the C library a few of its own arenas for the next time.
+//! nothing; those that work with files do, and so do those of lanes, and leave the C library a few of its own arenas for the next
+//! time.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::TransferError;
 
-/// More threads than this move no more bytes.
+/// More threads than this move no more bytes of one device.
 const MOST: usize = 16;
-/// They call plain copies and nothing of the program's.
-const STACK: usize = 256 << 10;
+/// However many devices there are.
+const MOST_IN_ALL: usize = 64;
 
-/// How many threads help: what the environment says, else one per processor that this process may use.
-pub(super) fn strength() -> usize {
+/// What a thread is for.
+#[derive(Clone, Copy, Debug)]
+struct Sort {
+    name: &'static CStr,
+    stack: usize,
+}
+
+/// They call plain copies and nothing of the program's.
+const COPIES: Sort = Sort { name: c"nvsnap-copy", stack: 256 << 10 };
+/// They call the driver, as the thread that carries out a verb does, and have its stack.
+const DRIVES: Sort = Sort { name: c"nvsnap-lane", stack: 1 << 20 };
+
+/// How many threads help with what so many lanes move: what the environment says, else one per processor that this
+/// process may use.
+pub(super) fn strength(lanes: usize) -> usize {
     if let Some(count) = crate::config::threads() {
         return count;
     }
@@ -25,23 +39,25 @@ pub(super) fn strength() -> usize {
     let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
     // SAFETY: an initialised set.
     let count = if told == 0 { unsafe { libc::CPU_COUNT(&set) } } else { 1 };
-    usize::try_from(count).unwrap_or(1).clamp(1, MOST)
+    usize::try_from(count).unwrap_or(1).clamp(1, lanes.saturating_mul(MOST).clamp(1, MOST_IN_ALL))
 }
 
 struct Work<'a> {
+    sort: Sort,
     body: &'a (dyn Fn() + Sync),
     panicked: AtomicBool,
 }
 
-/// Runs `body` on every thread of a crew and `lead` on this one, and returns when all are done. `dismiss` is what
-/// makes the bodies return; it is called after `lead`, also when that panics.
+/// Runs `body` on every thread of a crew of `count` and `lead` on this one, and returns when all are done. `dismiss` is
+/// what makes the bodies return; it is called after `lead`, also when that panics.
 pub(super) fn with_crew<R>(
+    count: usize,
     body: &(dyn Fn() + Sync),
     dismiss: &dyn Fn(),
     lead: impl FnOnce() -> R,
 ) -> Result<R, TransferError> {
     let refused = TransferError::System { call: "pthread_create", errno: libc::EAGAIN };
-    run_beside(strength(), body, dismiss, |threads| if threads == 0 { Err(refused) } else { Ok(lead()) })?
+    run_beside(COPIES, count, body, dismiss, |threads| if threads == 0 { Err(refused) } else { Ok(lead()) })?
 }
 
 /// The same with as many threads as said, or fewer where the system has no more: `lead` gets by without.
@@ -51,17 +67,28 @@ pub(crate) fn with_threads<R>(
     dismiss: &dyn Fn(),
     lead: impl FnOnce() -> R,
 ) -> Result<R, TransferError> {
-    run_beside(count, body, dismiss, |_| lead())
+    run_beside(COPIES, count, body, dismiss, |_| lead())
+}
+
+/// The same with threads that make driver calls.
+pub(super) fn with_drivers<R>(
+    count: usize,
+    body: &(dyn Fn() + Sync),
+    dismiss: &dyn Fn(),
+    lead: impl FnOnce() -> R,
+) -> Result<R, TransferError> {
+    run_beside(DRIVES, count, body, dismiss, |_| lead())
 }
 
 /// Tells `lead` how many threads there are.
 fn run_beside<R>(
+    sort: Sort,
     count: usize,
     body: &(dyn Fn() + Sync),
     dismiss: &dyn Fn(),
     lead: impl FnOnce(usize) -> R,
 ) -> Result<R, TransferError> {
-    let work = Work { body, panicked: AtomicBool::new(false) };
+    let work = Work { sort, body, panicked: AtomicBool::new(false) };
     let threads: Vec<libc::pthread_t> = (0..count).map_while(|_| start(&work)).collect();
     let result = catch_unwind(AssertUnwindSafe(|| lead(threads.len()))).map_err(|_| TransferError::Panicked);
     dismiss();
@@ -80,7 +107,7 @@ fn start(work: &Work<'_>) -> Option<libc::pthread_t> {
         return None;
     }
     // SAFETY: initialised. A size the system finds too small leaves the default.
-    unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK) };
+    unsafe { libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), work.sort.stack) };
     let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
     let signals = Blocked::new();
     // SAFETY: initialised attributes; `work` outlives the thread, since `with_crew` joins it before it returns.
@@ -105,7 +132,7 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     // SAFETY: no preconditions.
     let own = unsafe { libc::pthread_self() };
     // SAFETY: this thread, and a C string of at most 15 bytes.
-    unsafe { libc::pthread_setname_np(own, c"nvsnap-copy".as_ptr()) };
+    unsafe { libc::pthread_setname_np(own, work.sort.name.as_ptr()) };
     let _listed = shim_core::control::own::list();
     if catch_unwind(AssertUnwindSafe(|| (work.body)())).is_err() {
         work.panicked.store(true, Ordering::Release);
@@ -154,7 +181,7 @@ mod tests {
             (1..=100).for_each(|number| queue.push(number));
             7
         };
-        assert_eq!(with_crew(&body, &|| queue.close(), lead), Ok(7));
+        assert_eq!(with_crew(2, &body, &|| queue.close(), lead), Ok(7));
         assert_eq!(sum.into_inner(), 5050);
     }
 
@@ -167,7 +194,7 @@ mod tests {
                 std::panic::resume_unwind(Box::new(()));
             }
         };
-        let result = with_crew(&body, &|| queue.close(), || ());
+        let result = with_crew(2, &body, &|| queue.close(), || ());
         assert_eq!(result, Err(TransferError::Panicked));
     }
 }

@@ -5,8 +5,9 @@
 //!   memory <-- mapping <-- ring of pinned slots <-- crew <-- source   (loading)
 //! ```
 //!
-//! The thread that carries out a verb makes all driver calls; a crew of plain threads looks at the bytes and moves
-//! them between the ring and their place. Host-located memory needs no ring: the processor sees it.
+//! Each device has a lane ([`lanes`]), whose thread makes the driver calls for its memory; the first one is the thread that
+//! carries out the verb. One crew of plain threads serves all lanes: it looks at the bytes and moves
+//! them between the rings and their place. Host-located memory has a lane too, and needs no ring: the processor sees it.
 //! Where bytes go and come from is behind [`Sink`] and [`Source`].
 
 pub(crate) mod arena;
@@ -15,8 +16,10 @@ mod context;
 pub(crate) mod crew;
 mod digest;
 pub(crate) mod kept;
+pub(crate) mod lanes;
 mod load;
 mod look;
+mod own_stream;
 mod queue;
 mod reach;
 mod ring;
@@ -33,9 +36,10 @@ use cuda_sys::{CuError, Device};
 use shim_core::world::Place;
 
 pub(crate) use context::Current;
-pub(crate) use load::{Loader, with_loader};
+pub(crate) use load::{Loader, with_loaders};
 pub(crate) use reach::Subject;
-pub(crate) use save::with_saver;
+pub(crate) use ring::Rings;
+pub(crate) use save::save;
 
 /// Bytes are looked at and put away in grains of this size, a huge page: a grain that is zero takes no room.
 const GRAIN: usize = 2 << 20;
@@ -89,6 +93,8 @@ pub(crate) enum TransferError {
     },
     /// A panic was caught in the crew.
     Panicked,
+    /// Another lane has failed, whose error is told instead.
+    Stopped,
 }
 
 impl TransferError {
@@ -116,6 +122,7 @@ impl fmt::Display for TransferError {
             }
             Self::Storage { text, .. } => f.write_str(text),
             Self::Panicked => f.write_str("an internal error of libnvsnap_gpushare.so"),
+            Self::Stopped => f.write_str("another device has failed"),
         }
     }
 }
@@ -179,10 +186,15 @@ impl Trouble {
         match catch_unwind(AssertUnwindSafe(step)).unwrap_or(Err(TransferError::Panicked)) {
             Ok(result) => Some(result),
             Err(error) => {
-                self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((object, error));
+                self.note(object, error);
                 None
             }
         }
+    }
+
+    /// An error of an object, which counts if it is the first.
+    fn note(&self, object: usize, error: TransferError) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((object, error));
     }
 
     fn first(&self) -> Option<(usize, TransferError)> {

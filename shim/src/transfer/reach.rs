@@ -7,7 +7,7 @@ use cuda_sys::{AccessFlags, AllocationProp, Device, LocationType, MemHandle, Mem
 use shim_core::world::{Description, Standing, View};
 
 use super::window::Window;
-use super::{Memory, Shown, TransferError};
+use super::{Memory, Shown, TransferError, lanes};
 
 /// Memory whose bytes are to be moved.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,11 @@ impl Subject {
     /// Whether the program shows it, so that the window is not needed.
     pub(super) fn is_seen(&self) -> bool {
         self.seen.is_some()
+    }
+
+    /// The group of the lane that moves it.
+    pub(super) fn group(&self) -> usize {
+        lanes::group(self.prop.location)
     }
 
     /// How many bytes it is.

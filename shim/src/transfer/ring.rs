@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::{Device, Stream};
 
 use super::digest::{self, Digest, Hasher, Span};
-use super::{Current, GRAIN, TransferError};
+use super::own_stream::{end_stream, own_stream};
+use super::{Current, GRAIN, TransferError, certain};
 use crate::driver::real;
 
 /// Bytes of a slot: a grain, so that many threads have something to copy at once, and long enough that starting a
@@ -15,18 +16,39 @@ use crate::driver::real;
 const SLOT: usize = GRAIN;
 /// Slots: a few with the device, and two for each thread of a large crew. With 40 of 2 MiB and 16 threads, an H200
 /// host saves 21 to 26 GiB/s and loads 33; with 6 of 8 MiB and 8 threads, 11.6 and 22 (`docs/BENCHMARKS.md`).
-pub(super) const SLOTS: usize = 40;
+const SLOTS: usize = 40;
+/// Slots of all rings together, however many devices there are.
+const SLOTS_IN_ALL: usize = 4 * SLOTS;
+/// How many parts of memory that needs no ring a lane has the crew look at or fill at once.
+pub(super) const PARTS: usize = SLOTS;
 /// How many copies are under way at once: enough to keep the bus busy while one of them is waited for.
 pub(super) const FLYING: usize = 4;
+
+/// How large rings may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rings {
+    /// How many there are at once.
+    pub(super) count: usize,
+    /// Slots of each.
+    pub(super) slots: usize,
+}
+
+impl Rings {
+    /// For so many at once, where host memory has room for `spare` bytes beside what is saved. One ring has its room in
+    /// any case; together they take no more than one would, unless there is room for it.
+    pub(crate) fn new(count: usize, spare: Option<u64>) -> Self {
+        let fit = |spare: u64| usize::try_from(spare).unwrap_or(usize::MAX) / SLOT;
+        let slots = spare.map_or(SLOTS_IN_ALL, fit).clamp(SLOTS, SLOTS_IN_ALL);
+        // More than can be under way, so that there is always one that comes back from the crew.
+        Self { count, slots: (slots / count.max(1)).clamp(FLYING + 1, SLOTS) }
+    }
+}
 
 /// `size` bytes in slices of a slot: offset and length of each.
 pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
     let whole = usize::try_from(size).unwrap_or(usize::MAX);
     (0..whole).step_by(SLOT).map(move |at| (u64::try_from(at).unwrap_or_default(), SLOT.min(whole - at)))
 }
-
-/// `CU_STREAM_NON_BLOCKING`
-const NON_BLOCKING: u32 = 1;
 
 /// Room for one copy.
 #[derive(Debug)]
@@ -86,13 +108,13 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A ring for copies of `device`, of `bytes` in all: with few bytes it has few slots.
-    pub(super) fn new(device: Device, bytes: u64) -> Result<Self, TransferError> {
+    pub(super) fn new(device: Device, bytes: u64, allowed: Rings) -> Result<Self, TransferError> {
         let current = Current::on(device)?;
-        // More than can be under way, so that there is always one that comes back from the crew.
-        let slots = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(SLOT).clamp(FLYING + 1, SLOTS);
+        let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(SLOT);
+        let slots = wanted.clamp(FLYING + 1, allowed.slots);
         let shared = Arc::new(Shared {
             room: Room::new(slots * SLOT)?,
-            lanes: [(); FLYING].map(|()| lane()),
+            lanes: [(); FLYING].map(|()| own_stream()),
             next: AtomicUsize::new(0),
         });
         let slot = |number: usize| Slot {
@@ -153,9 +175,7 @@ impl Slot {
 
     /// Waits until the slot's copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: a stream of ours that lives as long as `lanes`, or the default one.
-        unsafe { real::cuStreamSynchronize(self.stream) }
-            .map_err(TransferError::driver("cuStreamSynchronize"))
+        certain::wait(self.stream)
     }
 }
 
@@ -179,25 +199,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for stream in self.lanes.into_iter().filter(|stream| !stream.is_null()) {
-            // SAFETY: our own stream; no slot uses it any more.
-            if let Err(error) = unsafe { real::cuStreamDestroy_v2(stream) } {
-                log!("cuStreamDestroy_v2: {error}");
-            }
-        }
-    }
-}
-
-/// A stream of our own. A card with no byte free may have none for us: then the default one does, more slowly.
-fn lane() -> Stream {
-    let mut stream = Stream::NULL;
-    // SAFETY: `stream` is writable.
-    match unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-        Ok(()) => stream,
-        Err(error) => {
-            log!("cuStreamCreate: {error}; the default stream does");
-            Stream::NULL
-        }
+        // No slot uses them any more.
+        self.lanes.into_iter().for_each(end_stream);
     }
 }
 
@@ -236,4 +239,20 @@ fn plain(len: usize) -> Result<*mut libc::c_void, TransferError> {
     // SAFETY: a new mapping at an address of the kernel's choice.
     let memory = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if memory == libc::MAP_FAILED { Err(TransferError::system("mmap")) } else { Ok(memory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_share_what_there_is_room_for_and_one_has_its_room_in_any_case() {
+        let slots = |count, spare| Rings::new(count, spare).slots;
+        let whole = |rings: u64| Some(rings * (SLOTS * SLOT) as u64);
+        assert_eq!([1, 2, 4].map(|count| slots(count, None)), [SLOTS; 3]);
+        assert_eq!([8, 16].map(|count| slots(count, None) * count), [SLOTS_IN_ALL; 2]);
+        assert_eq!([1, 2, 4].map(|count| slots(count, Some(0)) * count), [SLOTS; 3]);
+        assert_eq!(slots(4, whole(2)), SLOTS / 2);
+        assert_eq!(slots(16, Some(0)), FLYING + 1);
+    }
 }

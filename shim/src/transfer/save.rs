@@ -1,7 +1,7 @@
 //! From memory to a sink.
 //!
-//! The lead reaches one object after the other and starts its copies; the crew puts the bytes of one
-//! object away while the next one is already being copied.
+//! The lead of a lane reaches one object after the other and starts its copies; the crew, which serves all lanes, puts the
+//! bytes of one object away while the next one is already being copied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,18 +9,20 @@ use std::sync::{Mutex, PoisonError};
 use cuda_sys::{Device, DevicePtr};
 use shim_core::world::{Piece, Place, Saved};
 
-use super::crew::with_crew;
+use super::crew::{strength, with_crew};
 use super::digest::Digest;
+use super::lanes::{self, Stop};
 use super::look::{Look, parts, runs};
 use super::queue::Queue;
 use super::reach::{Reach, Subject};
-use super::ring::{FLYING, Ring, SLOTS, Slot};
+use super::ring::{FLYING, PARTS, Ring, Rings, Slot};
 use super::{GRAIN, Memory, Shown, Sink, TransferError, Trouble};
 use crate::driver::real;
 use crate::op::Phases;
 
 /// Bytes for the crew to put away.
 struct Parcel {
+    lane: usize,
     object: usize,
     at: u64,
     len: usize,
@@ -32,51 +34,86 @@ enum Bytes {
     Memory(Memory),
 }
 
-/// What lead and crew share.
+/// What leads and crew share.
 struct Desk<'a> {
     sink: &'a dyn Sink,
     phases: &'a Phases,
     full: Queue<Parcel>,
-    /// Slots the crew has emptied.
-    free: Queue<Slot>,
-    /// One for each part of memory that the crew has read.
-    read: Queue<()>,
-    /// For each object a piece per grain; the lead makes room.
+    lanes: Vec<Lane>,
+    /// For each object a piece per grain; the leads make room.
     kept: Mutex<BTreeMap<usize, Vec<Piece>>>,
     trouble: Trouble,
 }
 
-/// The lead's side of saving. Copies may still be on their way to the sink when [`Saver::copy`] returns.
-pub(crate) struct Saver<'a> {
+/// What comes back from the crew to the lead of one lane.
+struct Lane {
+    /// Slots the crew has emptied.
+    free: Queue<Slot>,
+    /// One for each part of memory that the crew has read.
+    read: Queue<()>,
+}
+
+/// A lead. Copies may still be on their way to the sink when [`Saver::copy`] returns.
+struct Saver<'a> {
     desk: &'a Desk<'a>,
+    lane: usize,
+    rings: Rings,
+    /// Bytes of all its objects.
+    bytes: u64,
     reach: Reach,
     ring: Option<Ring>,
     look: Look,
 }
 
-/// Runs `lead` with what it takes to save objects of up to `largest` bytes, and gives each object's bytes as they
-/// were put away, by the numbers that the lead gave them. An error names its object where it is about one.
-pub(crate) fn with_saver(
-    largest: u64,
+/// An object, by the number that the caller gives it.
+pub(crate) type Numbered = (usize, Subject);
+
+/// Saves the objects of some lanes, all lanes at the same time, and gives each object's bytes as they were put away. An
+/// error names its object where it is about one.
+pub(crate) fn save(
+    lanes: &[Vec<Numbered>],
     sink: &dyn Sink,
     phases: &Phases,
-    lead: impl FnOnce(&mut Saver<'_>) -> Result<(), (usize, TransferError)>,
+    rings: Rings,
 ) -> Result<BTreeMap<usize, Saved>, (Option<usize>, TransferError)> {
     let of_none = |error| (None, error);
-    let desk = Desk::new(sink, phases);
-    let mut saver = Saver { desk: &desk, reach: Reach::new(largest), ring: None, look: Look::default() };
-    let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
-        let led = lead(&mut saver);
-        saver.collect();
-        led
+    let desk = Desk::new(sink, phases, lanes.len(), rings);
+    let run = |lane: usize, stop: &Stop| {
+        let objects = lanes.get(lane).map(Vec::as_slice).unwrap_or_default();
+        // For the others, and told before what they make of it.
+        lead(&desk, lane, objects, rings, stop).map_err(|(object, error)| desk.trouble.note(object, error))
+    };
+    let led = with_crew(strength(rings.count), &|| desk.work(), &|| desk.full.close(), || {
+        lanes::each(lanes.len(), rings.count, &run)
     });
-    drop(saver);
+    let led = led.and_then(|led| led).map_err(of_none)?;
     if let Some((object, error)) = desk.trouble.first() {
         return Err((Some(object), error));
     }
-    led.map_err(of_none)?.map_err(|(object, error)| (Some(object), error))?;
+    led.map_err(|()| (None, TransferError::Panicked))?;
     let kept = desk.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
     Ok(kept.into_iter().map(|(object, pieces)| (object, joined(pieces))).collect())
+}
+
+/// Saves the objects of one lane. An error names its object.
+fn lead(
+    desk: &Desk<'_>,
+    lane: usize,
+    objects: &[Numbered],
+    rings: Rings,
+    stop: &Stop,
+) -> Result<(), (usize, TransferError)> {
+    let sizes = || objects.iter().map(|(_, subject)| subject.size());
+    let reach = Reach::new(sizes().max().unwrap_or(0));
+    let (bytes, look) = (sizes().sum(), Look::default());
+    let mut saver = Saver { desk, lane, rings, bytes, reach, ring: None, look };
+    objects.iter().for_each(|(number, subject)| saver.announce(*number, subject));
+    let led = objects.iter().try_for_each(|(number, subject)| {
+        let copied = stop.check().and_then(|()| saver.copy(*number, subject));
+        copied.map_err(|error| (*number, error))
+    });
+    saver.collect();
+    led
 }
 
 /// Pieces in their order.
@@ -88,19 +125,19 @@ fn joined(pieces: Vec<Piece>) -> Saved {
 
 impl Saver<'_> {
     /// Says that an object is going to be copied. All that is announced before the first copy is looked at in one go.
-    pub(crate) fn announce(&mut self, object: usize, subject: &Subject) {
+    fn announce(&mut self, object: usize, subject: &Subject) {
         if let Some((device, address)) = subject.on_device() {
             self.look.announce(object, device, address, subject.size());
         }
     }
 
     /// Copies the bytes of one object.
-    pub(crate) fn copy(&mut self, object: usize, subject: &Subject) -> Result<(), TransferError> {
+    fn copy(&mut self, object: usize, subject: &Subject) -> Result<(), TransferError> {
         let size = subject.size();
         self.desk.make_room(object, size);
         let copied = match self.reach.open(subject)? {
             Shown::Processor(memory) => {
-                self.desk.read(object, memory);
+                self.desk.read(self.lane, object, memory);
                 Ok(())
             }
             Shown::Device(device, address) => self.copy_from(device, object, address, size),
@@ -120,7 +157,7 @@ impl Saver<'_> {
         if self.ring.as_ref().is_none_or(|ring| ring.device() != device) {
             self.collect();
             self.ring = None;
-            self.ring = Some(Ring::new(device, self.desk.phases.expected())?);
+            self.ring = Some(Ring::new(device, self.bytes, self.rings)?);
         }
         let Some(ring) = &mut self.ring else { return Ok(()) };
         let digests = self.look.at(ring, object, address, size);
@@ -157,13 +194,13 @@ impl Saver<'_> {
         self.desk.trouble.outcome()?;
         let idle = self.ring.as_mut().and_then(|ring| ring.idle.pop());
         // At most `FLYING` slots are with the device, so one comes back from the crew.
-        let Some(mut slot) = idle.or_else(|| self.desk.free.pop()) else {
+        let Some(mut slot) = idle.or_else(|| self.free()?.pop()) else {
             return Err(TransferError::Panicked);
         };
         let (stream, to) = (slot.depart(), slot.bytes(len).as_mut_ptr());
         // SAFETY: `len` bytes of the slot, which is ours until the copy has landed, and of the object.
         let started = unsafe { real::cuMemcpyDtoHAsync_v2(to.cast(), DevicePtr(address + at), len, stream) };
-        flying.push_back(Parcel { object, at, len, bytes: Bytes::Slot(slot) });
+        flying.push_back(Parcel { lane: self.lane, object, at, len, bytes: Bytes::Slot(slot) });
         started.map_err(TransferError::driver("cuMemcpyDtoHAsync_v2"))
     }
 
@@ -176,11 +213,17 @@ impl Saver<'_> {
         waited
     }
 
+    /// The slots that come back from the crew.
+    fn free(&self) -> Option<&Queue<Slot>> {
+        self.desk.lanes.get(self.lane).map(|lane| &lane.free)
+    }
+
     /// Waits until the crew has given all slots back.
     fn collect(&mut self) {
-        let Some(ring) = &mut self.ring else { return };
+        let desk = self.desk;
+        let (Some(ring), Some(lane)) = (&mut self.ring, desk.lanes.get(self.lane)) else { return };
         while ring.is_short()
-            && let Some(slot) = self.desk.free.pop()
+            && let Some(slot) = lane.free.pop()
         {
             ring.idle.push(slot);
         }
@@ -188,35 +231,41 @@ impl Saver<'_> {
 }
 
 impl<'a> Desk<'a> {
-    fn new(sink: &'a dyn Sink, phases: &'a Phases) -> Self {
+    fn new(sink: &'a dyn Sink, phases: &'a Phases, lanes: usize, rings: Rings) -> Self {
+        let lane = |_| Lane { free: Queue::new(rings.slots), read: Queue::new(PARTS) };
         Self {
             sink,
             phases,
-            full: Queue::new(SLOTS),
-            free: Queue::new(SLOTS),
-            read: Queue::new(0),
+            full: Queue::new(rings.count * rings.slots.max(PARTS)),
+            lanes: (0..lanes).map(lane).collect(),
             kept: Mutex::new(BTreeMap::new()),
             trouble: Trouble::default(),
         }
     }
 
-    /// Has the crew read memory that the processor reaches, and waits until it has.
-    fn read(&self, object: usize, mut memory: Memory) {
-        let mut count = 0_usize;
+    /// Has the crew read memory that the processor reaches, and waits until it has. No lane gets further ahead of the crew
+    /// than a ring would, so that the others have their turn.
+    fn read(&self, lane: usize, object: usize, mut memory: Memory) {
+        let Some(Lane { read, .. }) = self.lanes.get(lane) else { return };
+        let mut under_way = 0_usize;
         for at in (0_u64..).step_by(GRAIN) {
             let part = memory.split(GRAIN);
             if part.len == 0 {
                 break;
             }
-            self.full.push(Parcel { object, at, len: part.len, bytes: Bytes::Memory(part) });
-            count += 1;
+            if under_way == PARTS {
+                read.pop().unwrap_or_default();
+                under_way -= 1;
+            }
+            self.full.push(Parcel { lane, object, at, len: part.len, bytes: Bytes::Memory(part) });
+            under_way += 1;
         }
-        (0..count).for_each(|_| self.read.pop().unwrap_or_default());
+        (0..under_way).for_each(|_| read.pop().unwrap_or_default());
     }
 
     /// What a thread of the crew does.
     fn work(&self) {
-        while let Some(Parcel { object, at, len, mut bytes }) = self.full.pop() {
+        while let Some(Parcel { lane, object, at, len, mut bytes }) = self.full.pop() {
             let grains = match &mut bytes {
                 Bytes::Slot(slot) => slot.bytes(len),
                 // SAFETY: the lead keeps the memory mapped until this part was counted as read.
@@ -225,9 +274,10 @@ impl<'a> Desk<'a> {
             if self.trouble.unless(object, || self.keep(object, at, grains)).is_some() {
                 self.phases.advance(u64::try_from(len).unwrap_or_default());
             }
+            let Some(lane) = self.lanes.get(lane) else { continue };
             match bytes {
-                Bytes::Slot(slot) => self.free.push(slot),
-                Bytes::Memory(_) => self.read.push(()),
+                Bytes::Slot(slot) => lane.free.push(slot),
+                Bytes::Memory(_) => lane.read.push(()),
             }
         }
     }
@@ -286,11 +336,11 @@ mod tests {
 
     fn save(bytes: &mut [u8], sink: &dyn Sink) -> Result<Saved, TransferError> {
         let phases = Phases::new();
-        let desk = Desk::new(sink, &phases);
+        let desk = Desk::new(sink, &phases, 1, Rings::new(1, None));
         let size = u64::try_from(bytes.len()).unwrap();
         desk.make_room(0, size);
         let memory = Memory { start: bytes.as_mut_ptr(), len: bytes.len() };
-        with_crew(&|| desk.work(), &|| desk.full.close(), || desk.read(0, memory))?;
+        with_crew(2, &|| desk.work(), &|| desk.full.close(), || desk.read(0, 0, memory))?;
         desk.trouble.outcome()?;
         Ok(joined(desk.kept.into_inner().unwrap().remove(&0).unwrap()))
     }

@@ -18,19 +18,16 @@ pub(super) struct Window {
     shown: usize,
 }
 
-/// A window in which the driver would not unmap, and the process it belongs to. It is in the way of the next one.
-static LEFT: Mutex<Option<(u32, Window)>> = Mutex::new(None);
+/// Windows in which the driver would not unmap, and the process they belong to. They are in the way of the next one.
+static LEFT: Mutex<(u32, Vec<Window>)> = Mutex::new((0, Vec::new()));
 
 impl Window {
     /// Opens a window for allocations of up to `len` bytes.
     pub(super) fn open(len: u64) -> Result<Self, TransferError> {
         let len = fit(len)?;
-        let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match left {
-            // Dropped here, and freed.
-            Some((owner, mut left)) if owner == std::process::id() => left.hide()?,
-            // The parent's, which this process does not have.
-            other => core::mem::forget(other),
+        // Dropped here, and freed, or left again.
+        for mut left in left_behind() {
+            left.hide()?;
         }
         let mut base = DevicePtr(0);
         // SAFETY: `base` is writable.
@@ -109,13 +106,26 @@ impl Drop for Window {
             Err(error) => {
                 log!("a private window stays: {error}; it is tried again before the next one");
                 let left = Self { base: self.base, len: self.len, shown: self.shown };
-                let owner = std::process::id();
-                let before = LEFT.lock().unwrap_or_else(PoisonError::into_inner).replace((owner, left));
-                // Another one would be dropped here, and come back here: there is at most one at a time.
-                core::mem::forget(before);
+                let mut all = left_behind();
+                all.push(left);
+                let mut kept = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.0 = std::process::id();
+                kept.1.append(&mut all);
             }
         }
     }
+}
+
+/// The windows that this process has left, which are the caller's from here on.
+fn left_behind() -> Vec<Window> {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let all = core::mem::take(&mut left.1);
+    if left.0 == std::process::id() {
+        return all;
+    }
+    // The parent's, which this process does not have.
+    core::mem::forget(all);
+    Vec::new()
 }
 
 fn fit(len: u64) -> Result<usize, TransferError> {

@@ -10,7 +10,7 @@ use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
 use crate::report::chain;
-use crate::topology::{Amount, Around, Member, Obstacle, Plan, host_bytes, make_plan, released};
+use crate::topology::{Amount, Around, HostNeed, Member, Obstacle, Plan, host_bytes, make_plan, released};
 
 /// The version of this command, which is that of the library it was installed with.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -24,17 +24,20 @@ pub struct Verdict {
     pub plan: Plan,
     /// How much host memory each may fill.
     pub limits: BTreeMap<Pid, HostLimits>,
-    /// Bytes that will be saved to host memory, by process.
-    pub saved: BTreeMap<Pid, u64>,
+    /// Bytes that will go to host memory, by process.
+    pub saved: BTreeMap<Pid, HostNeed>,
     /// What will be saved by the processes themselves, wherever to.
     pub released: BTreeMap<Pid, Amount>,
 }
 
 impl Verdict {
-    /// The same where no byte is going to stay in host memory.
+    /// The same where only what the driver saves is going to stay in host memory.
     #[must_use]
-    pub fn without_host_memory(mut self) -> Self {
+    pub fn with_store(mut self, proc: &ProcFs) -> Self {
         self.findings.retain(|finding| finding.kind != super::host::KIND);
+        let needs = self.saved.iter().map(|(pid, need)| (*pid, HostNeed::exactly(need.least))).collect();
+        self.findings.extend(host_limits(proc, &needs).1);
+        self.findings.sort();
         self
     }
 }
@@ -83,17 +86,17 @@ pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
     verdict.saved = members
         .iter()
         .map(|member| {
-            let bytes = host_bytes(member, verdict.plan.heir_of(member.pid));
+            let HostNeed { least, most } = host_bytes(member, verdict.plan.heir_of(member.pid));
             // What is kept is used again, or given back first.
-            (member.pid, bytes.saturating_sub(member.inventory.kept_bytes))
+            let most = most.saturating_sub(member.inventory.kept_bytes).max(least);
+            (member.pid, HostNeed { least, most })
         })
         .collect();
     let amount = |member: &Member| (member.pid, released(member, verdict.plan.heir_of(member.pid)));
     verdict.released = members.iter().map(amount).collect();
-    match host_limits(proc, &verdict.saved) {
-        Ok(limits) => verdict.limits = limits,
-        Err(findings) => verdict.findings.extend(findings),
-    }
+    let (limits, findings) = host_limits(proc, &verdict.saved);
+    verdict.limits = limits;
+    verdict.findings.extend(findings);
     verdict
 }
 

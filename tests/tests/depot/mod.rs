@@ -121,6 +121,24 @@ impl Depot {
         tool.verb("resume", &self.pids())
     }
 
+    /// Has the suspended processes read ahead, from this cache if there is one, and waits until all is read that will be.
+    pub(crate) fn stage(&self, cache: Option<&Path>) -> Result<()> {
+        let calls = || -> Result<Vec<usize>> {
+            self.pids().into_iter().map(|pid| Ok(self.machine.calls(pid)?.len())).collect()
+        };
+        let before = calls()?;
+        let tool = self.machine.tool();
+        let tool = if let Some(cache) = cache { tool.option("--cache").argument(cache) } else { tool };
+        tool.verb("stage", &self.pids())?.done()?;
+        for worker in &self.workers {
+            self.machine.status_until(worker.pid(), |_| {
+                worker.snapshot().is_ok_and(|now| !now.threads.iter().any(|name| name == "nvsnap-stage"))
+            })?;
+        }
+        ensure!(calls()? == before, "the driver was called while it had the processes checkpointed");
+        self.are("released")
+    }
+
     /// What each worker sees of all its memory. Afterwards also the memory that the workers compute in is as it was after
     /// the last look.
     pub(crate) fn look(&self) -> Result<Vec<String>> {

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// More of ours than this at a time are not listed.
-const PLACES: usize = 64;
+const PLACES: usize = 160;
 
 /// Process and thread id of one of our threads, or 0. A forked child finds its parent's here, and passes them over.
 static OWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];

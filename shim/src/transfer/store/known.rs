@@ -1,11 +1,13 @@
 //! What the devices tell of chunks before any byte has moved.
 
+use core::convert::Infallible;
 use std::collections::BTreeMap;
 
 use cuda_sys::Device;
 
 use super::{Known, Planned};
-use crate::transfer::digest::{self, Span};
+use crate::transfer::digest::{self, Digest, Span};
+use crate::transfer::lanes::{self, Stop};
 use crate::transfer::reach::Subject;
 
 /// What is known of each chunk. One that a device sees has a digest, if it can be one text: nearly all memory comes in
@@ -18,9 +20,8 @@ pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
             by_device.entry(device.0).or_default().push((number, spans));
         }
     }
-    for (device, chunks) in by_device {
-        let spans: Vec<Span> = chunks.iter().flat_map(|(_, spans)| spans).copied().collect();
-        let Some(digests) = digest::ask(Device(device), &spans) else { continue };
+    for ((_, chunks), digests) in by_device.iter().zip(ask(&by_device)) {
+        let Some(digests) = digests else { continue };
         let mut digests = digests.into_iter();
         for (number, spans) in chunks {
             let texts = spans.iter().filter(|span| span.ends_text).count();
@@ -30,12 +31,29 @@ pub(crate) fn known(planned: &[Planned], subjects: &[Subject]) -> Vec<Known> {
                 [whole] => Known::Digest(chunkstore::Digest(whole.hash)),
                 _ => Known::Nothing,
             };
-            if let Some(place) = known.get_mut(number) {
+            if let Some(place) = known.get_mut(*number) {
                 *place = told;
             }
         }
     }
     known
+}
+
+/// Asks all devices at the same time for the digests of what they see of each chunk.
+fn ask(by_device: &BTreeMap<i32, Vec<(usize, Vec<Span>)>>) -> Vec<Option<Vec<Digest>>> {
+    let devices: Vec<_> = by_device.iter().collect();
+    let run = |lane: usize, _: &Stop| {
+        let Some((device, chunks)) = devices.get(lane) else { return Ok(None) };
+        let spans: Vec<Span> = chunks.iter().flat_map(|(_, spans)| spans).copied().collect();
+        Ok::<_, Infallible>(digest::ask(Device(**device), &spans))
+    };
+    match lanes::each(devices.len(), lanes::at_once(devices.len()), &run) {
+        Ok(Ok(told)) => told,
+        Err(error) => {
+            log!("what devices tell of their memory: {error}; all of it is copied");
+            Vec::new()
+        }
+    }
 }
 
 /// Where a device sees all parts of a chunk: one text, or each part one.

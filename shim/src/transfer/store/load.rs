@@ -5,23 +5,27 @@
 //!   crew:  take a chunk that was staged, or read it from the cache or else from the store
 //! ```
 //!
-//! A chunk is read once for all objects of a device that have parts in it. Where no device can check it, the crew does
+//! Each device has a lane, with a lead, buffers and a crew of its own: threads and buffers are divided by what there is to
+//! do. A chunk is read once for all objects of a device that have parts in it. Where no device can check it, the crew does
 //! when it has read it. What is wrong in the memory of a device was wrong in the buffer, and is read from another place,
-//! or was not, and is copied once more.
+//! or was not, and is copied once more. Chunks that were staged are checked too: they have lain in memory since they were
+//! good.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use chunkstore::{Chunk, Digest, Sources, Verify};
 use shim_core::world::Place;
 
 use super::checking::Checking;
+use super::division::{Lane, divide};
 use super::errand::{Cover, Errand, Part, Wanted, errands, narrow};
 use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
 use super::{broken, fetch, named, staged, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
+use crate::transfer::lanes::{self, Stop};
 use crate::transfer::queue::Queue;
 use crate::transfer::reach::Subject;
 use crate::transfer::{TransferError, Trouble};
@@ -43,8 +47,16 @@ pub(crate) struct Job<'a> {
 struct Parcel {
     errand: usize,
     staging: Staging,
-    /// The place that it is from, if nobody has checked it yet.
-    unchecked: Option<usize>,
+    /// Where it is from, if it has to be checked.
+    unchecked: Option<Origin>,
+}
+
+/// Where a chunk in a buffer is from.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Staged,
+    /// This place of the sources.
+    Place(usize),
 }
 
 struct Desk<'a> {
@@ -60,6 +72,7 @@ struct Desk<'a> {
 
 struct Lead<'a> {
     job: Job<'a>,
+    stop: &'a Stop,
     desk: &'a Desk<'a>,
     phases: &'a Phases,
     /// Bytes that each object still waits for.
@@ -67,13 +80,14 @@ struct Lead<'a> {
     flying: VecDeque<Parcel>,
     fetching: usize,
     ways: Ways<'a>,
-    /// The device of the copies that are under way.
-    group: usize,
     /// Before the bench: the kernels go while their context is current.
     checking: Checking,
     bench: Bench<'a>,
     stock: &'a Stock,
 }
+
+/// What a lane has to load: objects of one device, by number, and the chunks that they have parts in.
+type Load = (Vec<usize>, Vec<Errand>);
 
 /// Fills all objects, and calls `filled` for each when its bytes are there. An error names its object where it is
 /// about one.
@@ -81,34 +95,64 @@ pub(crate) fn load(
     job: Job<'_>,
     sources: &Sources,
     phases: &Phases,
-    filled: &mut dyn FnMut(usize),
+    filled: &(dyn Fn(usize) + Sync),
 ) -> Result<(), (Option<usize>, TransferError)> {
     let errands = errands(job.wanted, job.subjects, job.chunks).map_err(|error| (None, error))?;
+    let (lanes, at_once) = divide(by_device(job, errands), job.buffers);
+    let run = |number: usize, stop: &Stop| match lanes.get(number) {
+        Some(lane) => load_lane(job, lane, stop, (sources, phases), filled),
+        None => Ok(()),
+    };
+    lanes::each(lanes.len(), at_once, &run).map_err(|error| (None, error))?.map(drop)
+}
+
+/// What there is to do for each device, and how many bytes have to be read for it.
+fn by_device(job: Job<'_>, errands: Vec<Errand>) -> Vec<(u64, Load)> {
+    let mut groups: BTreeMap<usize, Load> = BTreeMap::new();
+    for (object, wanted) in job.wanted.iter().enumerate() {
+        groups.entry(wanted.group).or_default().0.push(object);
+    }
+    for errand in errands {
+        groups.entry(errand.group).or_default().1.push(errand);
+    }
+    let sum = |load: Load| (load.1.iter().map(|errand| u64::from(errand.chunk.len)).sum(), load);
+    groups.into_values().map(sum).collect()
+}
+
+/// Fills the objects of a lane.
+fn load_lane(
+    job: Job<'_>,
+    lane: &Lane<Load>,
+    stop: &Stop,
+    (sources, phases): (&Sources, &Phases),
+    filled: &(dyn Fn(usize) + Sync),
+) -> Result<(), (Option<usize>, TransferError)> {
+    let (objects, errands) = &lane.work;
     let len = errands.iter().map(|errand| width(errand.chunk.len)).max().unwrap_or(0);
     let desk = Desk {
         sources,
-        errands: &errands,
-        tasks: Queue::new(job.buffers),
-        ready: Queue::new(job.buffers),
+        errands,
+        tasks: Queue::new(lane.buffers),
+        ready: Queue::new(lane.buffers),
         checks_all: AtomicBool::new(false),
         trouble: Trouble::default(),
     };
-    let stock = Stock::new(job.buffers, len);
+    let stock = Stock::new(lane.buffers, len);
     let mut lead = Lead {
         job,
+        stop,
         desk: &desk,
         phases,
         missing: job.wanted.iter().map(|wanted| wanted.saved.len()).collect(),
         flying: VecDeque::new(),
         fetching: 0,
         ways: Ways::new(job.subjects),
-        group: 0,
         checking: Checking::default(),
         bench: Bench::new(&stock),
         stock: &stock,
     };
-    let led = with_crew(&|| desk.work(), &|| desk.tasks.close(), || {
-        let led = lead.zeros(filled).and_then(|()| lead.run(filled));
+    let led = with_crew(lane.threads, &|| desk.work(), &|| desk.tasks.close(), || {
+        let led = lead.zeros(objects, filled).and_then(|()| lead.run(filled));
         let ended = lead.end();
         led.and(ended.map_err(|error| (None, error)))
     });
@@ -121,15 +165,20 @@ pub(crate) fn load(
 
 impl Lead<'_> {
     /// Fills what is zero.
-    fn zeros(&mut self, filled: &mut dyn FnMut(usize)) -> Result<(), (Option<usize>, TransferError)> {
+    fn zeros(
+        &mut self,
+        objects: &[usize],
+        filled: &dyn Fn(usize),
+    ) -> Result<(), (Option<usize>, TransferError)> {
         let job = self.job;
+        let objects = || objects.iter().filter_map(|object| Some((*object, job.wanted.get(*object)?)));
         let mut staging = match self.bench.take() {
             Ok(Some(staging)) => staging,
             Ok(None) => return Err((None, TransferError::Panicked)),
             Err(error) => return Err((None, error)),
         };
         let mut done = Ok(());
-        for (object, wanted) in job.wanted.iter().enumerate() {
+        for (object, wanted) in objects() {
             let mut at = 0;
             for piece in wanted.saved.pieces() {
                 if piece.place == Place::Zero && done.is_ok() {
@@ -144,7 +193,7 @@ impl Lead<'_> {
         let waited = staging.wait().map_err(|error| (None, error));
         self.bench.idle.push(staging);
         done.and(waited)?;
-        for (object, wanted) in job.wanted.iter().enumerate() {
+        for (object, wanted) in objects() {
             self.arrived(object, wanted.saved.zero(), filled);
         }
         Ok(())
@@ -170,10 +219,10 @@ impl Lead<'_> {
     }
 
     /// Moves all chunks: from idle to the crew, to the device, to idle.
-    fn run(&mut self, filled: &mut dyn FnMut(usize)) -> Result<(), (Option<usize>, TransferError)> {
+    fn run(&mut self, filled: &dyn Fn(usize)) -> Result<(), (Option<usize>, TransferError)> {
         let mut rest = 0..self.desk.errands.len();
         loop {
-            self.desk.trouble.outcome().map_err(|error| (None, error))?;
+            self.desk.trouble.outcome().and_then(|()| self.stop.check()).map_err(|error| (None, error))?;
             while !rest.is_empty()
                 && let Some(staging) = self.bench.take().map_err(|error| (None, error))?
             {
@@ -184,7 +233,7 @@ impl Lead<'_> {
             if self.fetching > 0 && self.flying.len() < self.stock.may_fly() {
                 let Some(parcel) = self.desk.ready.pop() else { break };
                 self.fetching -= 1;
-                self.start(parcel, filled)?;
+                self.start(parcel)?;
             } else if !self.flying.is_empty() {
                 self.land(filled)?;
             } else {
@@ -195,19 +244,10 @@ impl Lead<'_> {
     }
 
     /// Starts the copies of a chunk to all its parts.
-    fn start(
-        &mut self,
-        mut parcel: Parcel,
-        filled: &mut dyn FnMut(usize),
-    ) -> Result<(), (Option<usize>, TransferError)> {
+    fn start(&mut self, mut parcel: Parcel) -> Result<(), (Option<usize>, TransferError)> {
         let errands = self.desk.errands;
         let Some(errand) = errands.get(parcel.errand) else { return Err((None, TransferError::Panicked)) };
         let mut started = self.desk.trouble.outcome().map_err(|error| (None, error));
-        // What another device still has to check needs that device's context.
-        while started.is_ok() && errand.group != self.group && !self.flying.is_empty() {
-            started = self.land(filled);
-        }
-        self.group = errand.group;
         if started.is_ok() {
             started = self.copy_parts(&errand.parts, &mut parcel.staging);
         }
@@ -238,38 +278,16 @@ impl Lead<'_> {
             }
             Way::Device(device, address) => {
                 if !self.bench.is_at(device) {
-                    self.flying.iter().try_for_each(|parcel| parcel.staging.wait())?;
-                    self.move_to(device, staging)?;
+                    // For good: a lane has one device, so that no buffer was used with another.
+                    self.bench.turn_to(device, staging)?;
                 }
                 staging.copy_to(address + part.at, part.offset, part.len)
             }
         }
     }
 
-    /// Turns all buffers to another device. The streams of those that are with the crew were never made or are of
-    /// the device before, so those are waited for.
-    fn move_to(&mut self, device: cuda_sys::Device, staging: &mut Staging) -> Result<(), TransferError> {
-        let mut back = Vec::new();
-        while self.fetching > 0
-            && let Some(parcel) = self.desk.ready.pop()
-        {
-            self.fetching -= 1;
-            back.push(parcel);
-        }
-        for parcel in self.flying.iter_mut().chain(&mut back) {
-            parcel.staging.detach();
-        }
-        self.checking.end();
-        let turned = self.bench.turn_to(device, staging);
-        for parcel in back {
-            self.fetching += 1;
-            self.desk.ready.push(parcel);
-        }
-        turned
-    }
-
     /// Waits for the copies of the oldest chunk.
-    fn land(&mut self, filled: &mut dyn FnMut(usize)) -> Result<(), (Option<usize>, TransferError)> {
+    fn land(&mut self, filled: &dyn Fn(usize)) -> Result<(), (Option<usize>, TransferError)> {
         let Some(mut parcel) = self.flying.pop_front() else { return Ok(()) };
         let errand = parcel.errand;
         let waited = parcel.staging.wait().map_err(|error| (None, error));
@@ -290,7 +308,7 @@ impl Lead<'_> {
     /// Checks a chunk that has been copied, unless the crew has.
     fn check(&mut self, parcel: &mut Parcel) -> Result<(), (Option<usize>, TransferError)> {
         let errands = self.desk.errands;
-        let (Some(place), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
+        let (Some(origin), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
             return Ok(());
         };
         let (chunk, about) = (errand.chunk, errand.parts.first().map(|part| part.object));
@@ -302,11 +320,19 @@ impl Lead<'_> {
         let there = parcel.staging.part(0, width(chunk.len)).map_err(|error| (about, error))?;
         let read = Digest::of(there);
         if read != chunk.digest {
-            let memory = &mut parcel.staging.memory;
-            let again = self.desk.sources.fetch_after(place, read, &chunk, memory, Verify::Here);
+            let (sources, memory) = (self.desk.sources, &mut parcel.staging.memory);
+            let again = match origin {
+                Origin::Place(place) => sources.fetch_after(place, read, &chunk, memory, Verify::Here),
+                Origin::Staged => {
+                    log!("{chunk} has become {read} since it was staged; it is read again");
+                    sources.fetch(&chunk, memory, Verify::Here)
+                }
+            };
             named(again.map_err(|error| (about, broken(&error)))?.failed);
         } else if told.is_none() {
             return Ok(());
+        } else {
+            log!("{chunk} is right in memory and wrong on device {}; it is copied again", cover.device.0);
         }
         self.copy_parts(&errand.parts, &mut parcel.staging)?;
         parcel.staging.wait().map_err(|error| (about, error))?;
@@ -331,7 +357,7 @@ impl Lead<'_> {
         told
     }
 
-    fn arrived(&mut self, object: usize, len: u64, filled: &mut dyn FnMut(usize)) {
+    fn arrived(&mut self, object: usize, len: u64, filled: &dyn Fn(usize)) {
         let Some(missing) = self.missing.get_mut(object) else { return };
         if *missing > 0 && len > 0 {
             *missing = missing.saturating_sub(len);
@@ -366,13 +392,15 @@ impl Desk<'_> {
             if let Some(errand) = self.errands.get(parcel.errand) {
                 let object = errand.parts.first().map_or(0, |part| part.object);
                 self.trouble.unless(object, || {
-                    if staged::take(&errand.chunk, &mut parcel.staging.memory) {
-                        return Ok(());
-                    }
+                    let (chunk, memory) = (&errand.chunk, &mut parcel.staging.memory);
                     let later = errand.cover.is_some() && !self.checks_all.load(Ordering::Relaxed);
-                    let verify = if later { Verify::ByCaller } else { Verify::Here };
-                    let place = fetch(self.sources, &errand.chunk, &mut parcel.staging.memory, verify)?;
-                    parcel.unchecked = later.then_some(place);
+                    let origin = if staged::take(chunk, memory) {
+                        Origin::Staged
+                    } else {
+                        let verify = if later { Verify::ByCaller } else { Verify::Here };
+                        Origin::Place(fetch(self.sources, chunk, memory, verify)?)
+                    };
+                    parcel.unchecked = later.then_some(origin);
                     Ok(())
                 });
             }

@@ -5,6 +5,7 @@
 //! that the process knows.
 
 mod checking;
+mod division;
 mod errand;
 pub(crate) mod held;
 mod known;

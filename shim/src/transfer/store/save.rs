@@ -5,7 +5,8 @@
 //!   crew:  make buffers, hash, look whether the store has it, write
 //! ```
 //!
-//! What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
+//! Each device has a lane, with a lead, buffers and a crew of its own: threads and buffers are divided by what there is to
+//! do. What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
 //! store has are not copied at all.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -13,12 +14,14 @@ use std::sync::{Mutex, PoisonError};
 
 use chunkstore::{Chunk, Digest, Put, Writer};
 
+use super::division::{Lane, divide};
 use super::layout::{Part, Planned};
 use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
 use super::{broken, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
+use crate::transfer::lanes::{self, Stop};
 use crate::transfer::queue::Queue;
 use crate::transfer::reach::Subject;
 use crate::transfer::{TransferError, Trouble};
@@ -65,14 +68,15 @@ struct Desk<'a> {
     stock: Stock,
     /// Buffers the crew has made or emptied. Nothing stands for one that could not be made: who waits has to look anew.
     free: Queue<Option<Staging>>,
-    /// What became of each chunk.
-    put: Mutex<Vec<Option<Put>>>,
+    /// What became of each chunk, of all lanes.
+    put: &'a Mutex<Vec<Option<Put>>>,
     trouble: Trouble,
 }
 
 /// The lead's side. Buffers are given back before the context that they belong to.
 struct Lead<'a> {
     job: Job<'a>,
+    stop: &'a Stop,
     desk: &'a Desk<'a>,
     flying: VecDeque<Full>,
     ways: Ways<'a>,
@@ -85,23 +89,57 @@ pub(crate) fn save(
     writer: &Writer,
     phases: &Phases,
 ) -> Result<Vec<Put>, (Option<usize>, TransferError)> {
-    let len = job.planned.iter().map(|planned| width(planned.len)).max().unwrap_or(0);
     let there = claimed(job, writer).map_err(|error| (None, error))?;
+    let put = settled(job, &there, phases);
+    let (lanes, at_once) = divide(rest(job, &put), job.buffers);
+    let put = Mutex::new(put);
+    let run = |number: usize, stop: &Stop| match lanes.get(number) {
+        Some(lane) => save_lane(job, lane, stop, (writer, phases), &put),
+        None => Ok(()),
+    };
+    lanes::each(lanes.len(), at_once, &run).map_err(|error| (None, error))??;
+    let put = put.into_inner().unwrap_or_else(PoisonError::into_inner);
+    put.into_iter().collect::<Option<_>>().ok_or((None, TransferError::Panicked))
+}
+
+/// What has to be copied of each device: how many bytes, and the numbers of the chunks.
+fn rest(job: Job<'_>, put: &[Option<Put>]) -> Vec<(u64, Vec<usize>)> {
+    let chunks = job.planned.iter().zip(put).enumerate().filter(|(_, (_, put))| put.is_none());
+    let grouped = chunks.map(|(number, (planned, _))| {
+        let object = planned.parts.first().and_then(|part| job.subjects.get(part.object));
+        (object.map_or(0, Subject::group), (number, u64::from(planned.len)))
+    });
+    let sum = |chunks: Vec<(usize, u64)>| {
+        (chunks.iter().map(|(_, len)| len).sum(), chunks.into_iter().map(|(number, _)| number).collect())
+    };
+    lanes::split(grouped).into_iter().map(sum).collect()
+}
+
+/// Stores the chunks of a lane.
+fn save_lane(
+    job: Job<'_>,
+    lane: &Lane<Vec<usize>>,
+    stop: &Stop,
+    (writer, phases): (&Writer, &Phases),
+    put: &Mutex<Vec<Option<Put>>>,
+) -> Result<(), (Option<usize>, TransferError)> {
+    let len = lane.work.iter().filter_map(|number| job.planned.get(*number)).map(|one| width(one.len)).max();
     // The last ones would be made for nothing.
-    let buffers = job.buffers.min(copies(job, &there));
+    let buffers = lane.buffers.min(lane.work.len());
     let desk = Desk {
         writer,
         phases,
-        full: Queue::new(job.buffers),
-        stock: Stock::new(buffers, len),
-        free: Queue::new(job.buffers),
-        put: Mutex::new(vec![None; job.planned.len()]),
+        full: Queue::new(buffers),
+        stock: Stock::new(buffers, len.unwrap_or(0)),
+        free: Queue::new(buffers),
+        put,
         trouble: Trouble::default(),
     };
     let bench = Bench::new(&desk.stock);
-    let mut lead = Lead { job, desk: &desk, flying: VecDeque::new(), ways: Ways::new(job.subjects), bench };
-    let led = with_crew(&|| desk.work(), &|| desk.full.close(), || {
-        let led = lead.run(&there);
+    let (flying, ways) = (VecDeque::new(), Ways::new(job.subjects));
+    let mut lead = Lead { job, stop, desk: &desk, flying, ways, bench };
+    let led = with_crew(lane.threads, &|| desk.work(), &|| desk.full.close(), || {
+        let led = lead.run(&lane.work);
         let ended = lead.end();
         led.and(ended.map_err(|error| (None, error)))
     });
@@ -109,9 +147,7 @@ pub(crate) fn save(
     if let Some((object, error)) = desk.trouble.first() {
         return Err((Some(object), error));
     }
-    led.map_err(|error| (None, error))??;
-    let put = desk.put.into_inner().unwrap_or_else(PoisonError::into_inner);
-    put.into_iter().collect::<Option<_>>().ok_or((None, TransferError::Panicked))
+    led.map_err(|error| (None, error))?
 }
 
 /// Which of the chunks whose digests are known the store has. They are claimed with one write.
@@ -129,31 +165,32 @@ fn claimed(job: Job<'_>, writer: &Writer) -> Result<Vec<Option<Chunk>>, Transfer
     Ok(chunks.into_iter().map(|chunk| chunk.filter(|_| there.next() == Some(true))).collect())
 }
 
-/// How many chunks have to be copied.
-fn copies(job: Job<'_>, there: &[Option<Chunk>]) -> usize {
-    let is_settled = |(known, there): &(&Known, &Option<Chunk>)| **known == Known::Zero || there.is_some();
-    job.known.iter().zip(there).filter(|both| !is_settled(both)).count()
+/// What becomes of the chunks that need not be copied.
+fn settled(job: Job<'_>, there: &[Option<Chunk>], phases: &Phases) -> Vec<Option<Put>> {
+    // Memory may hold the same bytes twice, also that of two devices.
+    let mut coming = BTreeSet::new();
+    let settle = |((planned, known), there): ((&Planned, &Known), &Option<Chunk>)| {
+        let put = match (known, there) {
+            (Known::Zero, _) => Put::Zero,
+            (_, Some(chunk)) => Put::Existing(*chunk),
+            (Known::Digest(digest), None) if !coming.insert(*digest) => {
+                Put::Existing(Chunk { digest: *digest, len: planned.len })
+            }
+            _ => return None,
+        };
+        phases.advance(planned.len.into());
+        Some(put)
+    };
+    job.planned.iter().zip(job.known).zip(there).map(settle).collect()
 }
 
 impl Lead<'_> {
-    fn run(&mut self, there: &[Option<Chunk>]) -> Result<(), (Option<usize>, TransferError)> {
+    fn run(&mut self, numbers: &[usize]) -> Result<(), (Option<usize>, TransferError)> {
         let job = self.job;
-        // Memory may hold the same bytes twice.
-        let mut coming = BTreeSet::new();
-        for (number, (planned, known)) in job.planned.iter().zip(job.known).enumerate() {
-            let settled = match (known, there.get(number).copied().flatten()) {
-                (Known::Zero, _) => Some(Put::Zero),
-                (_, Some(chunk)) => Some(Put::Existing(chunk)),
-                (Known::Digest(digest), None) if !coming.insert(*digest) => {
-                    Some(Put::Existing(Chunk { digest: *digest, len: planned.len }))
-                }
-                _ => None,
+        for &number in numbers {
+            let (Some(planned), Some(known)) = (job.planned.get(number), job.known.get(number)) else {
+                return Err((None, TransferError::Panicked));
             };
-            if let Some(put) = settled {
-                self.desk.settle(number, put);
-                self.desk.phases.advance(planned.len.into());
-                continue;
-            }
             let object = planned.parts.first().map(|part| part.object);
             self.copy(number, planned, *known).map_err(|error| (object, error))?;
         }
@@ -163,6 +200,7 @@ impl Lead<'_> {
     /// Starts the copies of a chunk.
     fn copy(&mut self, number: usize, planned: &Planned, known: Known) -> Result<(), TransferError> {
         self.desk.trouble.outcome()?;
+        self.stop.check()?;
         let staging = self.take()?;
         let digest = match known {
             Known::Digest(digest) => Some(digest),

@@ -70,7 +70,7 @@ pub(crate) fn begin(sources: Sources, chunks: &[Chunk], bytes: u64) -> Result<()
         left.is_some()
     };
     let waiting: VecDeque<Chunk> = chunks.iter().take_while(fits).copied().collect();
-    let count = strength().min(waiting.len());
+    let count = strength(1).min(waiting.len());
     let state = State { waiting, threads: count, ..State::default() };
     let staged = Arc::new(Staged { sources, state: Mutex::new(state), changed: Condvar::new() });
     drop(replace(Some(Arc::clone(&staged))));
@@ -158,7 +158,7 @@ impl Staged {
         match fetch(&self.sources, chunk, &mut buffer, Verify::Here) {
             Ok(_) => Some(buffer),
             Err(error) => {
-                log!("{error}; it is tried again by the load");
+                log!("the load has to read again: {error}");
                 None
             }
         }

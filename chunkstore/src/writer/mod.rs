@@ -5,6 +5,8 @@
 //! that somebody else had stored: their names may not have been durable yet. So there is no list without its chunks,
 //! wherever a machine stops.
 
+mod coming;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -20,6 +22,7 @@ use crate::list::{List, format};
 use crate::place::{self, Taken, make_dir, make_dirs, sync_above};
 use crate::stats::{Route, add};
 use crate::store::Store;
+pub use coming::{Begun, Coming};
 
 /// What became of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,29 +107,25 @@ impl Writer {
     /// Stores `bytes`, which the caller has hashed and found not to be all zero. A digest that is not theirs makes a
     /// bad chunk: whoever reads it is told.
     pub fn put_hashed(&self, digest: Digest, bytes: &[u8]) -> Result<Put, PutError> {
-        let chunk = Chunk { digest, len: chunk_length(bytes)? };
+        match self.begin(Chunk { digest, len: chunk_length(bytes)? })? {
+            Begun::Existing(chunk) => Ok(Put::Existing(chunk)),
+            Begun::New(mut coming) => {
+                coming.append(bytes)?;
+                coming.finish()
+            }
+        }
+    }
+
+    /// [`put_hashed`](Self::put_hashed) of bytes that come piece by piece, if the store does not have them.
+    pub fn begin(&self, chunk: Chunk) -> Result<Begun<'_>, PutError> {
         // Before anything is looked at: the rules of `lease`.
-        self.lease.claim([digest]).map_err(PutError::of(size_of::<Digest>()))?;
+        self.lease.claim([chunk.digest]).map_err(PutError::of(size_of::<Digest>()))?;
         let found = self.find(&chunk)?;
         if found == Found::Good {
             self.count_existing(&chunk);
-            return Ok(Put::Existing(chunk));
+            return Ok(Begun::Existing(chunk));
         }
-        let placed = self.write(&chunk, bytes, found);
-        match placed.map_err(PutError::of(bytes.len()))? {
-            Some(route) => {
-                let counters = self.store.counters();
-                add(&counters.written_chunks, 1);
-                add(&counters.written_bytes, chunk.len.into());
-                add(&counters.repaired_chunks, u64::from(found == Found::Bad));
-                add(&counters.buffered_writes, u64::from(route == Route::Buffered));
-                Ok(Put::Written(chunk, route))
-            }
-            None => {
-                self.count_existing(&chunk);
-                Ok(Put::Existing(chunk))
-            }
-        }
+        Ok(Begun::New(Coming::new(self, chunk, found).map_err(PutError::of_chunk(&chunk))?))
     }
 
     /// Makes the list of process `pid` durable in `ckpt_dir`, in place of an older one. All its chunks must have been
@@ -171,25 +170,6 @@ impl Writer {
         place::place(layer, self.lease.id(), &to, bytes, Taken::Replace)?;
         layer.sync_dir(ckpt_dir).about("sync", ckpt_dir)?;
         sync_above(layer, ckpt_dir)
-    }
-
-    fn write(&self, chunk: &Chunk, bytes: &[u8], found: Found) -> Result<Option<Route>, FileError> {
-        let (layer, to) = (self.store.layer(), self.store.path_of(&chunk.digest));
-        let fan = layout::fan_of(&chunk.digest);
-        let dir = layout::fan_dir(self.store.root(), fan);
-        if !unpoisoned(&self.here).fans.contains(&fan) {
-            make_dir(layer, &dir)?;
-            unpoisoned(&self.here).fans.insert(fan);
-        }
-        let taken = if found == Found::Bad { Taken::Replace } else { Taken::Keep };
-        let mut placed = place::place(layer, self.lease.id(), &to, bytes, taken)?;
-        if placed.is_none() && !self.store.contains(chunk)? {
-            // Somebody was faster, and it is no good all the same.
-            placed = place::place(layer, self.lease.id(), &to, bytes, Taken::Replace)?;
-        }
-        layer.sync_dir(&dir).about("sync", &dir)?;
-        unpoisoned(&self.here).chunks.insert(*chunk);
-        Ok(placed)
     }
 
     /// Looks for a chunk that is claimed.

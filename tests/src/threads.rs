@@ -20,7 +20,12 @@ pub struct Thread {
     pub state: char,
     /// Who traces it, or 0.
     pub tracer: i32,
+    /// Whether it is on its way out, as it may still be when it was joined.
+    pub is_ending: bool,
 }
+
+/// `PF_EXITING` of the kernel's flags of a thread.
+const ENDING: u64 = 4;
 
 impl Thread {
     /// All threads of a process.
@@ -29,6 +34,10 @@ impl Thread {
         for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let task = task?.path();
             let Ok(status) = std::fs::read_to_string(task.join("status")) else { continue };
+            let Ok(stat) = std::fs::read_to_string(task.join("stat")) else { continue };
+            // Behind the name, which may have anything in it: state, four ids, the terminal's group, flags.
+            let (_, behind) = stat.rsplit_once(')').context("a name")?;
+            let flags: u64 = behind.split_whitespace().nth(6).context("flags")?.parse()?;
             let field = |name: &str| {
                 let line = status.lines().find_map(|line| line.strip_prefix(name));
                 line.map(|rest| rest.trim_start_matches(':').trim()).with_context(|| format!("no {name}"))
@@ -38,6 +47,7 @@ impl Thread {
                 name: field("Name")?.to_owned(),
                 state: field("State")?.chars().next().context("a letter")?,
                 tracer: field("TracerPid")?.parse()?,
+                is_ending: flags & ENDING != 0,
             });
         }
         Ok(threads)

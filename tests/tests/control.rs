@@ -181,8 +181,8 @@ fn a_closed_gate_holds_and_an_opened_one_lets_go() -> Result<()> {
 fn a_verb_out_of_turn_is_refused_in_words() -> Result<()> {
     let machine = Machine::stand_in()?;
     let worker = working(&machine)?;
-    // From no store and no cache, with no bound on host memory.
-    let answer = ask(worker.pid(), LOAD, &[0, 0, 0])?;
+    // All of it, from no store and no cache, with no bound on host memory.
+    let answer = ask(worker.pid(), LOAD, &[1, 0, 0, 0])?;
     ensure!(answer.kind == FAILURE);
     let words =
         format!("process {} is running; load is for a process that is released or loaded", worker.pid());
@@ -211,8 +211,8 @@ fn a_load_takes_no_more_host_memory_than_it_may() -> Result<()> {
             Ok(calls.iter().filter(|call| call.name == "cuMemHostRegister_v2").count())
         };
         let earlier = registered()?;
-        // From where it was saved.
-        let answer = ask(worker.pid(), LOAD, &[&[0, 0], bound].concat())?;
+        // All of it, from where it was saved.
+        let answer = ask(worker.pid(), LOAD, &[&[1, 0, 0], bound].concat())?;
         ensure!(answer.kind == REPLY, "{}", String::from_utf8_lossy(&answer.body));
         let buffers = registered()? - earlier;
         ensure!(allowed.contains(&buffers), "{buffers} buffers, not {allowed:?}");

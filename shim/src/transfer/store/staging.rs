@@ -1,7 +1,7 @@
 //! Host memory in which chunks wait between device and disk.
 //!
-//! A buffer holds a whole chunk: what is hashed and written is what the device has copied there, and no byte is
-//! copied twice. It is registered with the driver as long as the transfer lasts and not longer: a checkpoint takes
+//! A buffer holds a whole chunk, or as much of one as is moved at a time: what is hashed and written is what the device has
+//! copied there, and no byte is copied twice. It is registered with the driver as long as the transfer lasts and not longer: a checkpoint takes
 //! 25 ms more per GiB that is (580.159.04).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ const PORTABLE: u32 = 1;
 /// `CU_STREAM_NON_BLOCKING`
 const NON_BLOCKING: u32 = 1;
 
-/// Memory for one chunk, and the stream of its copies.
+/// Memory for a chunk or a part of one, and the stream of its copies.
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) memory: AlignedBuf,
@@ -28,7 +28,8 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    fn new(len: usize) -> Result<Self, TransferError> {
+    /// Memory of this length, which the system has yet to give.
+    pub(super) fn new(len: usize) -> Result<Self, TransferError> {
         let memory = AlignedBuf::new(len).map_err(|error| TransferError::System {
             call: "mmap",
             errno: error.raw_os_error().unwrap_or(libc::ENOMEM),

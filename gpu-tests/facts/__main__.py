@@ -15,13 +15,18 @@ import sys
 import threading
 
 import arena
+import arrays
+import capacity
 import capture
 import checkpoint
 import creation
 import cudart_blocking
+import ends
 import handles
 import malloc
+import many
 import mappings
+import pools
 import preemption
 import probe
 import ring
@@ -49,8 +54,13 @@ SECTIONS = {
         cudart_blocking.cudart_locked,
         cudart_blocking.cudart_checkpointed,
         preemption.preemption,
+        arrays.arrays,
+        pools.pools,
+        ends.ends,
         arena.arena,
         ring.ring,
+        many.many,
+        capacity.capacity,
     )
 }
 # What a section starts beside itself.
@@ -59,10 +69,21 @@ HELPERS = {
     "cudart_victim": cudart_blocking.cudart_victim,
     "uninitialised_lock": checkpoint.uninitialised_lock,
     "arena_victim": arena.arena_victim,
+    "arrays_victim": arrays.arrays_victim,
+    "pool_victim": pools.pool_victim,
     "ipc_peer": malloc.ipc_peer,
     "spinner": preemption.spinner,
+    "filler": capacity.filler,
 }
-SECONDS = {"blocks_checkpointed": 110, "blocks_locked": 60, "cudart_locked": 30, "cudart_checkpointed": 60, "arena": 120}
+SECONDS = {
+    "blocks_checkpointed": 110,
+    "blocks_locked": 60,
+    "cudart_locked": 30,
+    "cudart_checkpointed": 60,
+    "arena": 120,
+    "capacity": 120,
+    "pools": 90,
+}
 EXPECTED = pathlib.Path(__file__).with_name("expected.txt")
 
 

@@ -34,6 +34,8 @@ pub struct Inventory {
     pub allocations: Vec<Allocation>,
     /// Memory the shim does not move, which the driver saves itself.
     pub driver_memory: DriverMemory,
+    /// Events that other processes may have opened, or that were opened of theirs. The driver carries them.
+    pub shared_events: u64,
     /// What cannot be carried, by kind.
     pub blockers: Vec<Blocker>,
     /// The verb that is being carried out, if one is.
@@ -110,6 +112,8 @@ pub struct Allocation {
     pub mappings: u32,
     /// Where its bytes are.
     pub contents: Contents,
+    /// Whether the driver has memory for it here, be it not filled yet.
+    pub has_memory: bool,
     /// What the process has done with it, if it is a multicast object: that has no bytes.
     pub multicast: Option<Team>,
 }
@@ -255,4 +259,8 @@ pub enum BlockerKind {
     Fabric,
     /// Memory that a device has pinned.
     Pinned,
+    /// A memory pool of the host, or an allocation out of one.
+    HostPool,
+    /// An event of several processes, on a driver that is not known to carry those.
+    SharedEvent,
 }

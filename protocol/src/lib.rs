@@ -29,9 +29,9 @@ pub use reach::{Credentials, Facts, Reason, Unreachable, pid_depth};
 pub use storage::{PathBytes, ReadFrom, SaveTo};
 pub use verb::{
     AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, Held, HostLimits,
-    InspectRequest, LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply,
-    RemapRequest, ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest, StepRequest,
-    Transferred, Turn, Verb, verbs,
+    InspectRequest, LoadExtent, LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest,
+    RemapReply, RemapRequest, ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest,
+    StepRequest, Transferred, Turn, Verb, verbs,
 };
 
 /// Version of frames and bodies. Two ends of different versions refuse each other, naming both.

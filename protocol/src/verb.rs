@@ -234,9 +234,24 @@ pub struct StageRequest {
     pub limits: HostLimits,
 }
 
+/// How far a load goes.
+///
+/// It is asked in two turns, so that all processes have all of their memory again before anything is taken for moving
+/// bytes: streams and buffers take memory of the GPU as well, and a card that was full has none to spare.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, DeriveSerialize, Deserialize)]
+pub enum LoadExtent {
+    /// Makes memory again, with nothing in it, and maps none.
+    Make,
+    /// Does what is left of that, and fills and maps: all of it.
+    #[default]
+    Fill,
+}
+
 /// Re-creates own allocations with their bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default, DeriveSerialize, Deserialize)]
 pub struct LoadRequest {
+    /// How far.
+    pub extent: LoadExtent,
     /// Where the bytes are that were saved to a store.
     pub from: ReadFrom,
     /// Bounds on what host memory may be used on the way.

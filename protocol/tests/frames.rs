@@ -145,6 +145,7 @@ fn an_inventory_of_ten_thousand_objects_passes_whole() {
                 handles: u32::MAX,
                 mappings: u32::MAX,
                 contents: Contents::Chunks,
+                has_memory: true,
                 multicast: Some(protocol::Team { devices: u32::MAX, joined: u32::MAX, bound: u32::MAX }),
             }
         })

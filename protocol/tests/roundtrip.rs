@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use protocol::{
     Allocation, AllocationId, Blocker, BlockerKind, BusyStream, Cause, Contents, ContextState, Decoder,
     DeviceInfo, Drain, DriverMemory, ExportReply, ExportRequest, Extent, Failure, Frame, FrameKind,
-    GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadRequest, Location, Moved, Native, Origin,
-    PathBytes, Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply,
+    GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadExtent, LoadRequest, Location, Moved, Native,
+    Origin, PathBytes, Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply,
     RemapRequest, ReopenReply, ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest,
     StepRequest, Team, Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply,
     encode_failure, encode_request, verbs,
@@ -67,17 +67,20 @@ fn allocation() -> impl Strategy<Value = Allocation> {
     ]);
     let team = any::<Option<(u32, u32, u32)>>()
         .prop_map(|team| team.map(|(devices, joined, bound)| Team { devices, joined, bound }));
-    (id(), location(), origin, contents, team, any::<(u64, bool, u32, u32)>()).prop_map(
-        |(id, location, origin, contents, multicast, (size, exported, handles, mappings))| Allocation {
-            id,
-            location,
-            size,
-            origin,
-            exported,
-            handles,
-            mappings,
-            contents,
-            multicast,
+    (id(), location(), origin, contents, team, any::<(u64, bool, u32, u32, bool)>()).prop_map(
+        |(id, location, origin, contents, multicast, (size, exported, handles, mappings, has_memory))| {
+            Allocation {
+                id,
+                location,
+                size,
+                origin,
+                exported,
+                handles,
+                mappings,
+                contents,
+                has_memory,
+                multicast,
+            }
         },
     )
 }
@@ -120,7 +123,10 @@ fn blocker() -> impl Strategy<Value = Blocker> {
         B::UnknownAbi,
         B::BoundPast,
         B::SecondDriver,
+        B::Fabric,
         B::Pinned,
+        B::HostPool,
+        B::SharedEvent,
     ]);
     (kind, any::<(u64, String)>()).prop_map(|(kind, (count, example))| Blocker { kind, count, example })
 }
@@ -162,6 +168,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 drain,
                 allocations,
                 driver_memory,
+                shared_events: plain.4.into(),
                 blockers,
                 progress,
                 threads,
@@ -211,8 +218,9 @@ fn request() -> impl Strategy<Value = Request> {
         (read_from(), any::<Option<u64>>()).prop_map(|(from, arena_bytes)| {
             Request::Stage(StageRequest { from, limits: HostLimits { arena_bytes } })
         }),
-        (read_from(), any::<Option<u64>>()).prop_map(|(from, arena_bytes)| {
-            Request::Load(LoadRequest { from, limits: HostLimits { arena_bytes } })
+        (any::<bool>(), read_from(), any::<Option<u64>>()).prop_map(|(make, from, arena_bytes)| {
+            let extent = if make { LoadExtent::Make } else { LoadExtent::Fill };
+            Request::Load(LoadRequest { extent, from, limits: HostLimits { arena_bytes } })
         }),
         (vec(source, 0..9), any::<u32>(), prop::sample::select(vec![Turn::Join, Turn::Bind, Turn::Map]))
             .prop_map(|(sources, wait_ms, turn)| Request::Remap(RemapRequest { sources, wait_ms, turn })),

@@ -38,7 +38,29 @@ struct Text {
 #define PARENT 4u
 #define ROOT 8u
 
-__constant__ u32 IV[8] = {0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19};
+// Numbers in the code, not an array: code loads on a card without a byte free, but memory for constants would have to be
+// allocated there (measured on an H200, 580.159.04).
+enum : u32 {
+    IV0 = 0x6A09E667,
+    IV1 = 0xBB67AE85,
+    IV2 = 0x3C6EF372,
+    IV3 = 0xA54FF53A,
+    IV4 = 0x510E527F,
+    IV5 = 0x9B05688C,
+    IV6 = 0x1F83D9AB,
+    IV7 = 0x5BE0CD19,
+};
+
+__device__ __forceinline__ void begin(u32 cv[8]) {
+    cv[0] = IV0;
+    cv[1] = IV1;
+    cv[2] = IV2;
+    cv[3] = IV3;
+    cv[4] = IV4;
+    cv[5] = IV5;
+    cv[6] = IV6;
+    cv[7] = IV7;
+}
 
 __device__ __forceinline__ u32 rotate(u32 value, int by) {
     return __funnelshift_r(value, value, by);
@@ -58,7 +80,7 @@ __device__ __forceinline__ void mix(u32 &a, u32 &b, u32 &c, u32 &d, u32 x, u32 y
 // The compression function: `cv` becomes the next chaining value. The words of `block` are permuted on the way.
 __device__ __forceinline__ void compress(u32 cv[8], u32 block[16], u64 counter, u32 length, u32 flags) {
     u32 s[16] = {cv[0], cv[1], cv[2], cv[3], cv[4], cv[5], cv[6], cv[7],
-                 IV[0], IV[1], IV[2], IV[3], (u32)counter, (u32)(counter >> 32), length, flags};
+                 IV0,   IV1,   IV2,   IV3,   (u32)counter, (u32)(counter >> 32), length, flags};
 #pragma unroll
     for (int round = 0; round < 7; round++) {
         mix(s[0], s[4], s[8], s[12], block[0], block[1]);
@@ -86,17 +108,15 @@ __device__ __forceinline__ void parent(u32 out[8], const u32 *left, const u32 *r
     for (int i = 0; i < 8; i++) {
         block[i] = left[i];
         block[i + 8] = right[i];
-        out[i] = IV[i];
     }
+    begin(out);
     compress(out, block, 0, 64, PARENT | flags);
 }
 
 // Hashes the leaf at `bytes`, which is the leaf number `counter` of its text. Returns whether a byte was not zero.
 __device__ bool hash_leaf(u32 cv[8], const u8 *bytes, u32 length, u64 counter, bool alone) {
     u32 any = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        cv[i] = IV[i];
+    begin(cv);
     // An empty text has one leaf with one empty block.
     u32 blocks = length == 0 ? 1 : (length + 63) / 64;
     bool aligned = ((u64)bytes & 15) == 0;

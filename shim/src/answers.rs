@@ -27,7 +27,16 @@ const LAST_NAME: usize = 2;
 #[derive(Debug, Default)]
 struct Living {
     streams: BTreeMap<usize, usize>,
-    events: BTreeMap<usize, usize>,
+    events: BTreeMap<usize, Made>,
+}
+
+/// An event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Made {
+    /// The context it goes with.
+    context: usize,
+    /// Whether another process may have opened it, or it was opened of another one.
+    shared: bool,
 }
 
 /// What the driver said.
@@ -63,19 +72,43 @@ pub(crate) fn stream_stays(stream: Stream, context: Option<usize>) {
 
 /// An event was made.
 pub(crate) fn event_made(event: Event) {
-    let context = current();
-    lock(LIVING.get()).events.insert(event.0.addr(), context.0.addr());
+    living(event, false);
+}
+
+/// An event of another process was opened.
+pub(crate) fn event_opened(event: Event) {
+    living(event, true);
+}
+
+fn living(event: Event, shared: bool) {
+    let made = Made { context: current().0.addr(), shared };
+    lock(LIVING.get()).events.insert(event.0.addr(), made);
+}
+
+/// A handle of an event was made, by which others can open it.
+pub(crate) fn event_shared(event: Event) {
+    // One that is not known was destroyed meanwhile.
+    if let Some(made) = lock(LIVING.get()).events.get_mut(&event.0.addr()) {
+        made.shared = true;
+    }
+}
+
+/// How many events connect the process with others, and the name of one.
+pub(crate) fn shared_events() -> (u64, Option<usize>) {
+    let living = lock(LIVING.get());
+    let shared = || living.events.iter().filter(|(_, made)| made.shared).map(|(event, _)| *event);
+    (u64::try_from(shared().count()).unwrap_or(u64::MAX), shared().next())
 }
 
 /// An event is about to be destroyed.
-pub(crate) fn event_gone(event: Event) -> Option<usize> {
+pub(crate) fn event_gone(event: Event) -> Option<Made> {
     lock(LIVING.get()).events.remove(&event.0.addr())
 }
 
 /// It was not destroyed after all.
-pub(crate) fn event_stays(event: Event, context: Option<usize>) {
-    if let Some(context) = context {
-        lock(LIVING.get()).events.insert(event.0.addr(), context);
+pub(crate) fn event_stays(event: Event, made: Option<Made>) {
+    if let Some(made) = made {
+        lock(LIVING.get()).events.insert(event.0.addr(), made);
     }
 }
 
@@ -83,7 +116,7 @@ pub(crate) fn event_stays(event: Event, context: Option<usize>) {
 pub(crate) fn context_gone(context: Context) {
     let mut living = lock(LIVING.get());
     living.streams.retain(|_, owner| *owner != context.0.addr());
-    living.events.retain(|_, owner| *owner != context.0.addr());
+    living.events.retain(|_, made| made.context != context.0.addr());
 }
 
 /// Forgets what the parent had: called in a forked child.
@@ -101,7 +134,9 @@ pub(crate) fn streams_of(context: Context) -> Vec<usize> {
 pub(crate) fn prepare() {
     let (streams, events) = {
         let living = lock(LIVING.get());
-        (living.streams.clone(), living.events.clone())
+        let events: BTreeMap<usize, usize> =
+            living.events.iter().map(|(event, made)| (*event, made.context)).collect();
+        (living.streams.clone(), events)
     };
     let mut answers = Answers::default();
     for known in contexts::all() {

@@ -326,6 +326,13 @@ fn a_handle_that_a_process_without_the_library_is_given() -> Result<()> {
     }
     let (handle, sum) = (exporter.ok("ipc-get x 0")?, exporter.ok("sum x 0 4M")?);
     bare.refused(&format!("ipc-open x 4M {handle}"), 1)?;
+    // Nor can it import what is handed out as a descriptor.
+    bare.ok("listen")?;
+    for line in ["new y 2M device:0 fd", "export fd y", "send fd bare"] {
+        exporter.ok(line)?;
+    }
+    bare.ok("receive fd")?;
+    bare.refused("import y fd", 999)?;
     machine.take_violations()?;
     bare.ok("malloc y 4M")?;
     machine.suspend(&[exporter.pid()])?.done()?;

@@ -46,6 +46,47 @@ fn what_the_driver_keeps_is_counted_while_it_is_alive() -> Result<()> {
     Ok(())
 }
 
+/// From the device's own pool or one of the program's, by every form of the calls; what failed counts for nothing, and what a pool leaves
+/// behind counts on.
+#[test]
+fn memory_in_the_order_of_a_stream_is_counted_whichever_pool_it_is_from() -> Result<()> {
+    for road in ["resolver", "per-thread", "dlsym"] {
+        let machine = Machine::stand_in()?;
+        let worker = machine.worker("a").preload().argument(road).start()?;
+        let pid = worker.pid();
+        let counts = |expected: u64| -> Result<()> {
+            assert_eq!(bytes(&machine, pid, "driver")?, expected, "{road}");
+            Ok(())
+        };
+        for line in
+            ["begin 0", "stream s", "pool private p", "malloc-async x 6M s", "malloc-from p y 3M s", "sync s"]
+        {
+            worker.ok(line)?;
+        }
+        counts(9 * MIB)?;
+        for line in ["malloc-async z 8192G s", "malloc-from p z 8192G s"] {
+            worker.refused(line, 2)?;
+        }
+        counts(9 * MIB)?;
+        worker.ok("end-pool p")?;
+        counts(9 * MIB)?;
+        worker.ok("fill y 0 3M 7")?;
+        let sum = worker.ok("sum y 0 3M")?;
+        machine.suspend(&[pid])?.done()?;
+        machine.resume(&[pid])?.done()?;
+        assert_eq!(worker.ok("sum y 0 3M")?, sum);
+        counts(9 * MIB)?;
+        worker.ok("free-async y s")?;
+        counts(6 * MIB)?;
+        worker.ok("free x")?;
+        counts(0)?;
+        worker.refused("free x", 1)?;
+        machine.take_violations()?;
+        counts(0)?;
+    }
+    Ok(())
+}
+
 /// More than what contexts alone may take of a card.
 #[test]
 fn a_card_too_full_for_what_the_driver_saved_is_refused_before_the_restore() -> Result<()> {

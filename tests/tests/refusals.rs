@@ -1,5 +1,8 @@
 //! What cannot be carried yet is refused before anything is touched, and said in a sentence with the process in it.
 
+#[path = "refusals/kinds.rs"]
+mod kinds;
+
 use anyhow::Result;
 use integration::{Machine, Target};
 

@@ -39,10 +39,10 @@ macro_rules! with_asked_calls {
             information gate fn cuMemGetAddressRange(pbase: *mut DevicePtrV1, psize: *mut c_uint, dptr: DevicePtrV1);
             information malloc fn cuMemGetAddressRange_v2(pbase: *mut DevicePtr, psize: *mut usize, dptr: DevicePtr);
             information vmm fn cuMemGetAllocationPropertiesFromHandle(prop: *mut AllocationProp, handle: MemHandle);
-            information gate fn cuMemGetDefaultMemPool(pool_out: *mut MemPool, location: *mut MemLocation, kind: c_uint);
+            information refuse fn cuMemGetDefaultMemPool(pool_out: *mut MemPool, location: *mut MemLocation, kind: c_uint);
             information gate fn cuMemGetInfo(free: *mut c_uint, total: *mut c_uint);
             information completion fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
-            information gate fn cuMemGetMemPool(pool: *mut MemPool, location: *mut MemLocation, kind: c_uint);
+            information refuse fn cuMemGetMemPool(pool: *mut MemPool, location: *mut MemLocation, kind: c_uint);
             information gate fn cuMemHostGetDevicePointer(pdptr: *mut DevicePtrV1, p: *mut c_void, flags: c_uint);
             information gate fn cuMemHostGetDevicePointer_v2(pdptr: *mut DevicePtr, p: *mut c_void, flags: c_uint);
             information gate fn cuMemHostGetFlags(p_flags: *mut c_uint, p: *mut c_void);

@@ -111,7 +111,7 @@ macro_rules! with_object_calls {
             object refuse fn cuImportExternalSemaphore(ext_sem_out: *mut ExternalSemaphore, sem_handle_desc: *const c_void);
             object entry fn cuInit(flags: c_uint);
             object ipc fn cuIpcCloseMemHandle(dptr: DevicePtr);
-            object gate fn cuIpcGetEventHandle(p_handle: *mut IpcEventHandle, event: Event);
+            object completion fn cuIpcGetEventHandle(p_handle: *mut IpcEventHandle, event: Event);
             object ipc fn cuIpcGetMemHandle(p_handle: *mut IpcMemHandle, dptr: DevicePtr);
             object completion fn cuIpcOpenEventHandle(ph_event: *mut Event, handle: IpcEventHandle);
             object ipc fn cuIpcOpenMemHandle(pdptr: *mut DevicePtr, handle: IpcMemHandle, flags: c_uint);

@@ -2,7 +2,19 @@
 
 use core::ffi::c_void;
 
-use super::{Array, DevicePtr, MemoryType};
+use super::{Array, ArrayFormat, DevicePtr, MemoryType};
+
+/// `CUDA_ARRAY_DESCRIPTOR`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C)]
+#[allow(missing_docs, reason = "the header's own names")]
+pub struct ArrayDescriptor {
+    pub width: usize,
+    /// 0 for an array of one dimension.
+    pub height: usize,
+    pub format: ArrayFormat,
+    pub num_channels: u32,
+}
 
 /// `CUDA_MEMCPY2D`
 #[derive(Clone, Copy, Debug)]

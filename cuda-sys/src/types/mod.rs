@@ -163,6 +163,17 @@ numbers! {
         /// The one that performs best.
         RECOMMENDED = 1,
     }
+    /// `CUarray_format`, the plain ones.
+    ArrayFormat(u32) {
+        /// Bytes.
+        UNSIGNED_INT8 = 1,
+        /// Words of 16 bits.
+        UNSIGNED_INT16 = 2,
+        /// Words of 32 bits.
+        UNSIGNED_INT32 = 3,
+        /// Floating point numbers of 32 bits.
+        FLOAT = 0x20,
+    }
     /// `CUmemorytype`
     MemoryType(u32) {
         /// Memory of the host.

@@ -40,6 +40,7 @@ const WORDS: &[&str] = &[
     "ExternalMemory",
     "ExternalSemaphoresAsync",
     "Free",
+    "GraphAddNode",
     "GraphMem",
     "GraphicsUnregister",
     "Import",

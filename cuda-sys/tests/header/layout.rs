@@ -86,6 +86,9 @@ structs! {
         block_dim_y: "blockDimY", block_dim_z: "blockDimZ", shared_mem_bytes: "sharedMemBytes", stream: "hStream",
         attrs: "attrs", num_attrs: "numAttrs"
     }
+    ArrayDescriptor: "CUDA_ARRAY_DESCRIPTOR" {
+        width: "Width", height: "Height", format: "Format", num_channels: "NumChannels"
+    }
     Memcpy2D: "CUDA_MEMCPY2D" {
         src_x: "srcXInBytes", src_y: "srcY", src_kind: "srcMemoryType", src_host: "srcHost",
         src_device: "srcDevice", src_array: "srcArray", src_pitch: "srcPitch", dst_x: "dstXInBytes", dst_y: "dstY",
@@ -173,6 +176,12 @@ enumerations! {
     GranularityFlags: CUmemAllocationGranularity_flags {
         MINIMUM = CU_MEM_ALLOC_GRANULARITY_MINIMUM,
         RECOMMENDED = CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+    }
+    ArrayFormat: CUarray_format {
+        UNSIGNED_INT8 = CU_AD_FORMAT_UNSIGNED_INT8,
+        UNSIGNED_INT16 = CU_AD_FORMAT_UNSIGNED_INT16,
+        UNSIGNED_INT32 = CU_AD_FORMAT_UNSIGNED_INT32,
+        FLOAT = CU_AD_FORMAT_FLOAT,
     }
     MemoryType: CUmemorytype {
         HOST = CU_MEMORYTYPE_HOST,

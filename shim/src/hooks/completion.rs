@@ -120,12 +120,22 @@ pub(crate) unsafe fn cuEventCreate(ph_event: *mut Event, flags: c_uint) -> CuRes
 
 /// # Safety
 /// As the driver's function of this name.
+pub(crate) unsafe fn cuIpcGetEventHandle(p_handle: *mut IpcEventHandle, event: Event) -> CuResult {
+    let _pass = gate::enter(CallId::cuIpcGetEventHandle);
+    // SAFETY: the caller's arguments, unchanged.
+    unsafe { real::cuIpcGetEventHandle(p_handle, event) }?;
+    answers::event_shared(event);
+    Ok(())
+}
+
+/// # Safety
+/// As the driver's function of this name.
 pub(crate) unsafe fn cuIpcOpenEventHandle(ph_event: *mut Event, handle: IpcEventHandle) -> CuResult {
     let _pass = gate::enter(CallId::cuIpcOpenEventHandle);
     // SAFETY: the caller's arguments, unchanged.
     unsafe { real::cuIpcOpenEventHandle(ph_event, handle) }?;
     // SAFETY: it succeeded, so the driver has written there.
-    answers::event_made(unsafe { ph_event.read() });
+    answers::event_opened(unsafe { ph_event.read() });
     Ok(())
 }
 
@@ -133,11 +143,11 @@ pub(crate) unsafe fn cuIpcOpenEventHandle(ph_event: *mut Event, handle: IpcEvent
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuEventDestroy(h_event: Event) -> CuResult {
     let _pass = gate::enter(CallId::cuEventDestroy);
-    let context = answers::event_gone(h_event);
+    let made = answers::event_gone(h_event);
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { real::cuEventDestroy(h_event) };
     if result.is_err() {
-        answers::event_stays(h_event, context);
+        answers::event_stays(h_event, made);
     }
     result
 }
@@ -146,11 +156,11 @@ pub(crate) unsafe fn cuEventDestroy(h_event: Event) -> CuResult {
 /// As the driver's function of this name.
 pub(crate) unsafe fn cuEventDestroy_v2(h_event: Event) -> CuResult {
     let _pass = gate::enter(CallId::cuEventDestroy_v2);
-    let context = answers::event_gone(h_event);
+    let made = answers::event_gone(h_event);
     // SAFETY: the caller's arguments, unchanged.
     let result = unsafe { real::cuEventDestroy_v2(h_event) };
     if result.is_err() {
-        answers::event_stays(h_event, context);
+        answers::event_stays(h_event, made);
     }
     result
 }

@@ -24,8 +24,9 @@ pub(crate) use interop::{
 pub(crate) use ipc::{cuIpcCloseMemHandle, cuIpcGetMemHandle, cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2};
 pub(crate) use memory::{cuMemAllocManaged, cuMemFree, cuMemFree_v2, freed, unmapped};
 pub(crate) use pools::{
-    allocated_from, cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer,
-    cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle, cuMemPoolImportPointer,
+    allocated_from, cuMemGetDefaultMemPool, cuMemGetMemPool, cuMemPoolCreate, cuMemPoolDestroy,
+    cuMemPoolExportPointer, cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle,
+    cuMemPoolImportPointer,
 };
 pub(crate) use sparse::{
     cuArrayDestroy, cuMemMapArrayAsync, cuMemMapArrayAsync_ptsz, cuMipmappedArrayDestroy,
@@ -55,6 +56,7 @@ pub(crate) fn context_gone(context: Context) {
 /// Forgets what the parent had: called in a forked child.
 pub(crate) fn forked() {
     TABLE.forked();
+    pools::forked();
 }
 
 fn table() -> &'static Blockers {

@@ -6,18 +6,21 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::{CuResult, Device, Uuid};
-use protocol::{DeviceInfo, InspectRequest, Inventory};
+use protocol::{Blocker, BlockerKind, DeviceInfo, InspectRequest, Inventory};
 
 use super::{Phases, pinned, quiesce, release};
 use crate::blocks::native;
 use crate::driver::real;
 use crate::transfer::kept;
 use crate::world::world;
-use crate::{boundary, driver, hooks};
+use crate::{answers, boundary, driver, hooks};
 
 /// The API version of r610. Before it a process that was restored cannot add its device to a multicast object
 /// (public reports: docs/DRIVER-VERSIONS.md).
 const REJOINS: i32 = 13030;
+/// The API version of r580, the first driver that was seen to carry events of several processes
+/// (docs/DRIVER-VERSIONS.md, what a process holds).
+const CARRIES_EVENTS: i32 = 13000;
 
 /// What the driver said when it was initialised.
 #[derive(Debug, Default)]
@@ -84,6 +87,13 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         driver.map_or((0, Vec::new()), |driver| (driver.version, driver.devices.clone()));
     let mut blockers = world().blockers(version >= REJOINS);
     blockers.extend(hooks::refuse::blockers());
+    let (shared_events, example) = answers::shared_events();
+    if version < CARRIES_EVENTS
+        && let Some(event) = example
+    {
+        let (kind, example) = (BlockerKind::SharedEvent, format!("event {event:#x}"));
+        blockers.push(Blocker { kind, count: shared_events, example });
+    }
     blockers.extend(driver::new_form_blocker());
     if request.allocations {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -102,6 +112,7 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         drain,
         allocations: if request.allocations { world().inventory() } else { Vec::new() },
         driver_memory: hooks::malloc::sums(),
+        shared_events,
         blockers,
         progress: phases.progress(),
         threads: shim_core::control::own::threads(),

@@ -1,9 +1,12 @@
 //! `load`: makes this process's own memory again, with its bytes, at its addresses.
+//!
+//! First all memory is made, then anything else that takes memory of a device: on a card that was full, streams and the
+//! modules that check bytes would take what the last allocation needs.
 
 use std::collections::BTreeMap;
 
 use cuda_sys::{AccessFlags, MemHandle};
-use protocol::{Failure, HostLimits, LoadRequest, Moved, Transferred};
+use protocol::{Failure, HostLimits, LoadExtent, LoadRequest, Moved, Transferred};
 use shim_core::world::{Backing, Bytes, Key, Object, Place, Saved, View};
 
 use super::release::forget_copies;
@@ -13,6 +16,7 @@ use super::views::map;
 use super::{Phases, register, team};
 use crate::driver::real;
 use crate::transfer::arena::{self, HostMemory};
+use crate::transfer::lanes::Stop;
 use crate::transfer::store::{held, staged};
 use crate::transfer::{self, Loader, Rings, Subject, TransferError, lanes};
 use crate::world::world;
@@ -21,6 +25,10 @@ use crate::world::world;
 pub(crate) fn run(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Failure> {
     // What was saved and never dropped has its bytes still.
     forget_copies();
+    if request.extent == LoadExtent::Make {
+        make_all().map_err(|trouble| trouble.failure("load", phases.get()))?;
+        return Ok(Transferred::default());
+    }
     let loaded = load_all(request, phases);
     staged::forget();
     let done = loaded.map_err(|trouble| trouble.failure("load", phases.get()))?;
@@ -29,8 +37,25 @@ pub(crate) fn run(request: &LoadRequest, phases: &Phases) -> Result<Transferred,
     Ok(done)
 }
 
-fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Trouble> {
+/// Makes all memory that is missing, on all devices at the same time.
+fn make_all() -> Result<(), Trouble> {
     world().keep_objects();
+    let missing = |object: &Object| object.backing == Backing::Dropped && object.bytes != Bytes::Elsewhere;
+    let mut objects = world().objects();
+    objects.retain(|object| missing(object) && object.what.multicast.is_none());
+    let lanes = lanes::split(objects.into_iter().map(|it| (lanes::group(it.what.prop.location), it)));
+    let run = |lane: usize, stop: &Stop| {
+        for object in lanes.get(lane).into_iter().flatten() {
+            stop.check()?;
+            backing(object).map_err(|why| Trouble::with(&object.what, why))?;
+        }
+        Ok::<_, Trouble>(())
+    };
+    lanes::each(lanes.len(), lanes::at_once(lanes.len()), &run)?.map(drop)
+}
+
+fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Trouble> {
+    make_all()?;
     let mut objects = world().objects();
     objects.retain(|object| object.bytes != Bytes::Elsewhere);
     load_teams(&objects)?;

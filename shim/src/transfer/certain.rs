@@ -7,7 +7,7 @@
 
 use core::ffi::c_void;
 
-use cuda_sys::{CuError, Device, DevicePtr, MemHandle};
+use cuda_sys::{CuError, Device, DevicePtr, MemHandle, Stream};
 
 use super::TransferError;
 use crate::driver::real;
@@ -32,6 +32,19 @@ pub(crate) fn release(handle: MemHandle) -> Result<(), TransferError> {
         outcome => outcome,
     }
     .map_err(TransferError::driver("cuMemRelease"))
+}
+
+/// Waits until the work of a stream of ours has ended, also where the driver says that something went wrong: what is done
+/// next takes the memory away that the work uses.
+pub(super) fn wait(stream: Stream) -> Result<(), TransferError> {
+    // SAFETY: a stream of the caller's, or the default one.
+    let ask = || unsafe { real::cuStreamSynchronize(stream) };
+    let waited = ask();
+    if waited.is_err() {
+        // The first error is the cause.
+        let _ = ask();
+    }
+    waited.map_err(TransferError::driver("cuStreamSynchronize"))
 }
 
 /// Ends a binding of memory to a multicast object. After an error it is still there.

@@ -140,7 +140,9 @@ fn pump(
             lane.trouble.unless(0, || start(address, &mut parcel));
             flying.push_back(parcel);
         } else if let Some(oldest) = flying.pop_front() {
-            lane.trouble.unless(0, || oldest.slot.wait());
+            // Also after an error: the memory is about to be unmapped.
+            let waited = oldest.slot.wait();
+            lane.trouble.unless(0, || waited);
             lane.phases.advance(u64::try_from(oldest.len).unwrap_or_default());
             ring.idle.push(oldest.slot);
         } else {
@@ -163,17 +165,20 @@ fn zero(address: u64, saved: &Saved, ring: &mut Ring, phases: &Phases) -> Result
     let Some(slot) = ring.idle.first_mut() else { return Ok(()) };
     let stream = slot.depart();
     let mut at = address;
+    let mut started = Ok(());
     for piece in saved.pieces() {
-        if piece.place == Place::Zero {
+        if piece.place == Place::Zero && started.is_ok() {
             let len = usize::try_from(piece.len).unwrap_or(usize::MAX);
             // SAFETY: a part of the object.
-            unsafe { real::cuMemsetD8Async(DevicePtr(at), 0, len, stream) }
-                .map_err(TransferError::driver("cuMemsetD8Async"))?;
+            started = unsafe { real::cuMemsetD8Async(DevicePtr(at), 0, len, stream) }
+                .map_err(TransferError::driver("cuMemsetD8Async"));
             phases.advance(piece.len);
         }
         at += piece.len;
     }
-    slot.wait()
+    // Also after an error: the memory is about to be unmapped.
+    let waited = slot.wait();
+    started.and(waited)
 }
 
 /// The parts that are not zero, none larger than a slot: offset, length, and where its bytes are.

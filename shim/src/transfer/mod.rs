@@ -19,6 +19,7 @@ pub(crate) mod kept;
 pub(crate) mod lanes;
 mod load;
 mod look;
+mod own_stream;
 mod queue;
 mod reach;
 mod ring;

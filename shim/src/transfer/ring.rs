@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cuda_sys::{Device, Stream};
 
 use super::digest::{self, Digest, Hasher, Span};
-use super::{Current, GRAIN, TransferError};
+use super::own_stream::{end_stream, own_stream};
+use super::{Current, GRAIN, TransferError, certain};
 use crate::driver::real;
 
 /// Bytes of a slot: a grain, so that many threads have something to copy at once, and long enough that starting a
@@ -48,9 +49,6 @@ pub(super) fn slices(size: u64) -> impl Iterator<Item = (u64, usize)> {
     let whole = usize::try_from(size).unwrap_or(usize::MAX);
     (0..whole).step_by(SLOT).map(move |at| (u64::try_from(at).unwrap_or_default(), SLOT.min(whole - at)))
 }
-
-/// `CU_STREAM_NON_BLOCKING`
-const NON_BLOCKING: u32 = 1;
 
 /// Room for one copy.
 #[derive(Debug)]
@@ -116,7 +114,7 @@ impl Ring {
         let slots = wanted.clamp(FLYING + 1, allowed.slots);
         let shared = Arc::new(Shared {
             room: Room::new(slots * SLOT)?,
-            lanes: [(); FLYING].map(|()| lane()),
+            lanes: [(); FLYING].map(|()| own_stream()),
             next: AtomicUsize::new(0),
         });
         let slot = |number: usize| Slot {
@@ -177,9 +175,7 @@ impl Slot {
 
     /// Waits until the slot's copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: a stream of ours that lives as long as `lanes`, or the default one.
-        unsafe { real::cuStreamSynchronize(self.stream) }
-            .map_err(TransferError::driver("cuStreamSynchronize"))
+        certain::wait(self.stream)
     }
 }
 
@@ -203,25 +199,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for stream in self.lanes.into_iter().filter(|stream| !stream.is_null()) {
-            // SAFETY: our own stream; no slot uses it any more.
-            if let Err(error) = unsafe { real::cuStreamDestroy_v2(stream) } {
-                log!("cuStreamDestroy_v2: {error}");
-            }
-        }
-    }
-}
-
-/// A stream of our own. A card with no byte free may have none for us: then the default one does, more slowly.
-fn lane() -> Stream {
-    let mut stream = Stream::NULL;
-    // SAFETY: `stream` is writable.
-    match unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-        Ok(()) => stream,
-        Err(error) => {
-            log!("cuStreamCreate: {error}; the default stream does");
-            Stream::NULL
-        }
+        // No slot uses them any more.
+        self.lanes.into_iter().for_each(end_stream);
     }
 }
 

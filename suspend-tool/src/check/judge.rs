@@ -1,15 +1,16 @@
 //! What is in the way of a suspend.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use protocol::{Blocker, BlockerKind, HostLimits, Inventory, Phase};
 
+use super::criu::for_criu;
 use super::surroundings::surroundings;
 use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
 use crate::report::chain;
-use crate::topology::{Amount, Around, Member, Obstacle, Plan, host_bytes, make_plan, released};
+use crate::topology::{Amount, Around, HostNeed, Member, Obstacle, Plan, host_bytes, make_plan, released};
 
 /// The version of this command, which is that of the library it was installed with.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -23,17 +24,20 @@ pub struct Verdict {
     pub plan: Plan,
     /// How much host memory each may fill.
     pub limits: BTreeMap<Pid, HostLimits>,
-    /// Bytes that will be saved to host memory, by process.
-    pub saved: BTreeMap<Pid, u64>,
+    /// Bytes that will go to host memory, by process.
+    pub saved: BTreeMap<Pid, HostNeed>,
     /// What will be saved by the processes themselves, wherever to.
     pub released: BTreeMap<Pid, Amount>,
 }
 
 impl Verdict {
-    /// The same where no byte is going to stay in host memory.
+    /// The same where only what the driver saves is going to stay in host memory.
     #[must_use]
-    pub fn without_host_memory(mut self) -> Self {
+    pub fn with_store(mut self, proc: &ProcFs) -> Self {
         self.findings.retain(|finding| finding.kind != super::host::KIND);
+        let needs = self.saved.iter().map(|(pid, need)| (*pid, HostNeed::exactly(need.least))).collect();
+        self.findings.extend(host_limits(proc, &needs).1);
+        self.findings.sort();
         self
     }
 }
@@ -82,17 +86,17 @@ pub fn plan(proc: &ProcFs, members: &[Member], around: &Around) -> Verdict {
     verdict.saved = members
         .iter()
         .map(|member| {
-            let bytes = host_bytes(member, verdict.plan.heir_of(member.pid));
+            let HostNeed { least, most } = host_bytes(member, verdict.plan.heir_of(member.pid));
             // What is kept is used again, or given back first.
-            (member.pid, bytes.saturating_sub(member.inventory.kept_bytes))
+            let most = most.saturating_sub(member.inventory.kept_bytes).max(least);
+            (member.pid, HostNeed { least, most })
         })
         .collect();
     let amount = |member: &Member| (member.pid, released(member, verdict.plan.heir_of(member.pid)));
     verdict.released = members.iter().map(amount).collect();
-    match host_limits(proc, &verdict.saved) {
-        Ok(limits) => verdict.limits = limits,
-        Err(findings) => verdict.findings.extend(findings),
-    }
+    let (limits, findings) = host_limits(proc, &verdict.saved);
+    verdict.limits = limits;
+    verdict.findings.extend(findings);
     verdict
 }
 
@@ -219,6 +223,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "memory pool(s) that can be shared, or allocation(s) out of another process's pool",
             "use pools without a shareable handle type",
         ),
+        BlockerKind::HostPool => (
+            "host-pool",
+            "memory pool(s) of the host, or allocation(s) out of one, which no driver is known to restore",
+            "use cudaMallocHost, or pools of the device",
+        ),
         BlockerKind::Managed => (
             "managed",
             "managed allocation(s), which the driver cannot checkpoint",
@@ -259,6 +268,11 @@ fn words(kind: BlockerKind) -> (&'static str, &'static str, &'static str) {
             "bound-past",
             "way(s) to a driver function that lead past the library",
             "open that library without RTLD_DEEPBIND, and name nvsnap-gpushare first in LD_PRELOAD",
+        ),
+        BlockerKind::SharedEvent => (
+            "shared-event",
+            "interprocess event(s), which this driver is not known to carry (r580 or later does)",
+            "destroy them before the suspend (PyTorch makes them where processes share tensors on the GPU), or use a newer driver",
         ),
         BlockerKind::Pinned => (
             "pinned",
@@ -332,49 +346,4 @@ fn different_versions(members: &[Member]) -> Vec<Finding> {
             Finding::blocker("version", message, remedy).of(pid).on(theirs.clone())
         })
         .collect()
-}
-
-/// What keeps a process from being dumped by CRIU. In place it is only worth knowing, if that.
-fn for_criu(proc: &ProcFs, seen: &Seen, criu: bool) -> Vec<Finding> {
-    let pid = seen.target.pid;
-    let finding = |kind, message: String, remedy: &str| {
-        let finding = if criu {
-            Finding::blocker(kind, message, remedy)
-        } else {
-            Finding::warning(kind, message, remedy)
-        };
-        finding.of(pid)
-    };
-    let mut findings = Vec::new();
-    if seen.maps.shim_deleted {
-        findings.push(finding(
-            "deleted-shim",
-            format!("the library's file in process {pid} was replaced or deleted since it was loaded"),
-            "restart the process before it is dumped with CRIU",
-        ));
-    }
-    if seen.maps.probed {
-        findings.push(finding(
-            "probes",
-            format!("a probe is set in process {pid}"),
-            "detach tracers and profilers before it is dumped with CRIU",
-        ));
-    }
-    for (prefix, what) in [("/dev/infiniband", "InfiniBand"), ("/dev/gdrdrv", "GDRCopy")] {
-        let open: BTreeSet<String> = proc.descriptors(pid, prefix).unwrap_or_default().into_iter().collect();
-        for path in open {
-            let message = format!("process {pid} has {path} open ({what})");
-            findings.push(finding("device-open", message, "CRIU cannot dump it").on(path));
-        }
-    }
-    let inherited = matches!(seen.standing, Standing::Idle)
-        && proc.descriptors(pid, "/dev/nvidia").is_ok_and(|found| !found.is_empty());
-    if inherited {
-        findings.push(finding(
-            "inherited-devices",
-            format!("process {pid} ({}) has inherited descriptors of the driver", seen.name),
-            "CRIU cannot dump them; start such processes before CUDA is initialised",
-        ));
-    }
-    findings
 }

@@ -3,6 +3,7 @@
 //! `survey` looks at everything at once; `judge` turns what was seen into [`Finding`]s and, where nothing is in the
 //! way, into what each process is to do.
 
+mod criu;
 mod finding;
 mod freezing;
 mod host;

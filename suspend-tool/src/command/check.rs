@@ -24,7 +24,7 @@ pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &Save
     let mut verdict = judge(&context.machine, &survey, criu);
     let to_store = save.places.store.is_some();
     if to_store {
-        verdict = verdict.without_host_memory();
+        verdict = verdict.with_store(&context.machine.proc);
         verdict.findings.extend(foresee(save, &survey.seen));
         verdict.findings.extend(room_for(save, &verdict));
     }
@@ -37,22 +37,20 @@ pub(super) fn check_for(context: &Context, pids: &[Pid], criu: bool, save: &Save
     let blocked = verdict.findings.iter().filter(|finding| finding.blocks()).count();
     let taking_part: Vec<Pid> =
         survey.seen.iter().filter(|seen| seen.takes_part()).map(|seen| seen.target.pid).collect();
-    let (saved, place) = if to_store {
-        (
-            verdict.released.values().map(|amount| amount.bytes).fold(0, u64::saturating_add),
-            "the store, at most",
-        )
+    let takes = if to_store {
+        let bytes_of = verdict.released.values().map(|amount| amount.bytes);
+        format!("saves at most {} to the store", bytes(bytes_of.fold(0, u64::saturating_add)))
     } else {
-        (verdict.saved.values().copied().fold(0, u64::saturating_add), "host memory")
+        let bytes_of = verdict.saved.values().map(|need| need.most);
+        format!("takes at most {} of host memory", bytes(bytes_of.fold(0, u64::saturating_add)))
     };
     let sentence = if blocked > 0 {
         let things = counted(blocked, "thing is", "things are");
         format!("a suspend would be refused: {things} in the way")
     } else {
         format!(
-            "a suspend of {} would succeed; it saves {} to {place} (checked in {:.2} s)",
+            "a suspend of {} would succeed; it {takes} (checked in {:.2} s)",
             counted(taking_part.len(), "process", "processes"),
-            bytes(saved),
             begun.elapsed().as_secs_f64()
         )
     };

@@ -41,7 +41,7 @@ fn a_suspend_that_would_succeed_is_said_to() {
     let outcome = check(&world.context(), &world.pids(), true);
     assert_eq!(outcome.exit, Exit::Done, "{}", outcome.text());
     assert!(outcome.text().contains("2 processes"), "{}", outcome.text());
-    assert!(outcome.text().contains("1.0 MiB"), "{}", outcome.text());
+    assert!(outcome.text().contains("2.0 MiB of host memory"), "{}", outcome.text());
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::lifecycle::{Orders, Release, Session, StepError};
 use crate::pid::Pid;
 use crate::report::chain;
 use crate::state::StateDir;
+use crate::topology::HostNeed;
 
 /// Where memory is saved to.
 #[derive(Debug)]
@@ -162,9 +163,10 @@ pub(super) fn stage(context: &Context, session: &Session, seen: &[Seen]) -> Resu
         stored.map(|allocation| allocation.size).fold(0, u64::saturating_add).min(MOST)
     };
     let needs = seen.iter().filter_map(|seen| Some((seen.target.pid, in_chunks(seen.inventory()?))));
-    let needs: BTreeMap<Pid, u64> = needs.filter(|(_, bytes)| *bytes > 0).collect();
+    let needs: BTreeMap<Pid, HostNeed> =
+        needs.filter(|(_, bytes)| *bytes > 0).map(|(pid, bytes)| (pid, HostNeed::exactly(bytes))).collect();
     match host_limits(&context.machine.proc, &needs) {
-        Ok(limits) if !needs.is_empty() => {
+        (limits, findings) if findings.is_empty() && !needs.is_empty() => {
             // Reading needs the allocator, whose lock a thread that is held still may have.
             if session.hold.thaw(&session.all()).is_err() {
                 return Ok(());

@@ -51,7 +51,7 @@ pub(super) fn suspend_held(
     }
     let mut verdict = judge(&context.machine, &survey, false);
     if save.places.store.is_some() {
-        verdict = verdict.without_host_memory();
+        verdict = verdict.with_store(&context.machine.proc);
     }
     if context.freezes {
         verdict.findings.extend(cannot_freeze(&context.machine.proc, &survey));
@@ -188,7 +188,7 @@ pub(super) fn decide_anew(
     let members = Member::of(seen.done);
     let mut verdict = plan(&machine.proc, &members, around);
     if !to.is_memory() {
-        verdict = verdict.without_host_memory();
+        verdict = verdict.with_store(&machine.proc);
         verdict.limits = host_shares(&machine.proc, members.iter().map(|member| member.pid));
     }
     match refusal(&verdict.findings) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use protocol::verbs::{Load, Release as ReleaseVerb, Remap, Stage as StageVerb};
 use protocol::{
-    AllocationId, Contents, Extent, HostLimits, Inventory, LoadRequest, Phase, ReleaseRequest, RemapRequest,
-    SaveTo, StageRequest, Transferred, Turn,
+    AllocationId, Contents, Extent, HostLimits, Inventory, LoadExtent, LoadRequest, Phase, ReleaseRequest,
+    RemapRequest, SaveTo, StageRequest, Transferred, Turn,
 };
 
 use super::session::{GLANCE, OWN_BOUND, STANDSTILL, Session, inspect};
@@ -134,11 +134,17 @@ impl<'s> Release<'s> {
 
     /// Makes the memory of released processes again, with its bytes.
     pub fn load(&self) -> Result<(), StepError> {
+        let made = self.load_turn(LoadExtent::Make);
+        let filled = self.load_turn(LoadExtent::Fill);
+        made.and(filled)
+    }
+
+    fn load_turn(&self, extent: LoadExtent) -> Result<(), StepError> {
         let shims = Arc::clone(&self.session.shims);
         let (from, shares) = (self.session.from.clone(), self.session.shares.clone());
         let task = move |target: Target| {
             let limits = shares.get(&target.pid).copied().unwrap_or_default();
-            let request = LoadRequest { from: from.clone(), limits };
+            let request = LoadRequest { extent, from: from.clone(), limits };
             let phase = inspect(&*shims, target, false)?.phase;
             if phase != Phase::Released {
                 return Ok(Transferred::default());

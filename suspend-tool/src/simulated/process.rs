@@ -115,6 +115,7 @@ impl Process {
             handles: 1,
             mappings: 1,
             contents: holding.contents,
+            has_memory: holding.memory.is_some(),
             multicast: None,
         });
         Inventory {

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use cuda_sys::ProcessState;
 use protocol::{
-    Cause, Contents, Decoder, Drain, Extent, Facts, Failure, Frame, GateLevel, Held, Inventory, Moved, Phase,
-    QuiesceReply, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, Reply, Request, Side, Transferred,
-    Turn, Unreachable, VerbKind,
+    Cause, Contents, Decoder, Drain, Extent, Facts, Failure, Frame, GateLevel, Held, Inventory, LoadExtent,
+    Moved, Phase, QuiesceReply, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, Reply, Request, Side,
+    Transferred, Turn, Unreachable, VerbKind,
 };
 
 use super::process::SIZE;
@@ -89,6 +89,9 @@ impl Inner {
             Request::Quiesce(asked) => return Ok(Reply::Quiesce(self.quiesce(pid, asked.level))),
             Request::Step(asked) => return Ok(Reply::Step(self.step(pid, asked.held))),
             Request::Release(asked) => Reply::Release(self.release(pid, &asked)),
+            Request::Load(asked) if asked.extent == LoadExtent::Make => {
+                return Ok(Reply::Load(Transferred::default()));
+            }
             Request::Load(_) => Reply::Load(self.load(pid)),
             Request::Remap(asked) => {
                 let done = Reply::Remap(self.remap(pid, &asked)?);

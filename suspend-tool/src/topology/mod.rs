@@ -76,11 +76,32 @@ pub fn released(member: &Member, heir_of: &[protocol::AllocationId]) -> Amount {
         })
 }
 
-/// Bytes that a release will write into the host memory of a process, and that a driver checkpoint will add.
-pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> u64 {
+/// What the buffers take through which the bytes of a process go to host memory, at most: a ring, and some for threads.
+const BUFFERS: u64 = 96 << 20;
+
+/// Host memory that a suspend takes, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HostNeed {
+    /// At least: what the driver saves takes as much room as it has bytes, and to look at the rest takes buffers.
+    pub least: u64,
+    /// At most: if nothing of the rest is zero.
+    pub most: u64,
+}
+
+impl HostNeed {
+    /// As much as this, whatever is in it.
+    pub const fn exactly(bytes: u64) -> Self {
+        Self { least: bytes, most: bytes }
+    }
+}
+
+/// What a release takes of the host memory of a process, and what a driver checkpoint will add.
+pub fn host_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> HostNeed {
     let driver = &member.inventory.driver_memory;
-    let saved = released(member, heir_of).bytes;
-    saved.saturating_add(driver.malloc_bytes).saturating_add(driver.async_bytes)
+    let released = released(member, heir_of).bytes;
+    let by_driver = driver.malloc_bytes.saturating_add(driver.async_bytes);
+    let least = by_driver.saturating_add(released.min(BUFFERS));
+    HostNeed { least, most: least.saturating_add(released) }
 }
 
 /// Bytes on each device, by UUID, that the process has there for itself and for those it is the heir for.
@@ -88,10 +109,11 @@ pub fn device_bytes(member: &Member, heir_of: &[protocol::AllocationId]) -> Vec<
     sum_by_device(member, |allocation| member.made(allocation) || heir_of.contains(&allocation.id))
 }
 
-/// Bytes on each device, by UUID, of what the process has saved.
+/// Bytes on each device, by UUID, of what the process has saved and has no memory for.
 pub fn saved_bytes(member: &Member) -> Vec<([u8; 16], u64)> {
     sum_by_device(member, |allocation| {
-        matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks)
+        let saved = matches!(allocation.contents, Contents::Zero | Contents::Host | Contents::Chunks);
+        saved && !allocation.has_memory
     })
 }
 
@@ -133,6 +155,7 @@ pub(crate) mod made_up {
             handles: 1,
             mappings: 1,
             contents: Contents::Live,
+            has_memory: true,
             multicast: None,
         }
     }
@@ -173,8 +196,8 @@ mod tests {
     #[test]
     fn an_import_costs_its_importer_nothing_unless_it_is_the_heir() {
         let importer = member(2, [imported(1, 1), created(2)]);
-        assert_eq!(host_bytes(&importer, &[]), 1000);
-        assert_eq!(host_bytes(&importer, &[id(1)]), 2000);
+        assert_eq!(host_bytes(&importer, &[]), HostNeed { least: 1000, most: 2000 });
+        assert_eq!(host_bytes(&importer, &[id(1)]), HostNeed { least: 2000, most: 4000 });
         assert_eq!(device_bytes(&importer, &[id(1)]), [([7; 16], 2000)]);
     }
 
@@ -184,7 +207,7 @@ mod tests {
         process.inventory.driver_memory.malloc_bytes = 50;
         process.inventory.driver_memory.async_bytes = 5;
         process.inventory.allocations[0].location = Location::HostNuma(0);
-        assert_eq!(host_bytes(&process, &[]), 1055);
+        assert_eq!(host_bytes(&process, &[]), HostNeed { least: 1055, most: 2055 });
         assert_eq!(device_bytes(&process, &[]), []);
     }
 }

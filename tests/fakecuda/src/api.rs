@@ -49,6 +49,7 @@ pub(crate) use crate::entry::{
     cuDriverGetVersion, cuGetErrorName, cuGetErrorString, cuGetExportTable, cuGetProcAddress,
     cuGetProcAddress_v2, cuInit,
 };
+pub(crate) use crate::memory::array::{cuArrayCreate_v2, cuArrayDestroy, cuArrayGetDescriptor_v2};
 pub(crate) use crate::memory::host::{
     cuMemAllocHost_v2, cuMemFreeHost, cuMemHostAlloc, cuMemHostGetDevicePointer_v2, cuMemHostGetFlags,
     cuMemHostRegister_v2, cuMemHostUnregister,
@@ -69,11 +70,14 @@ pub(crate) use crate::memory::native::{cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemF
 pub(crate) use crate::memory::pointer::{
     cuMemGetAddressRange_v2, cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute,
 };
+pub(crate) use crate::memory::pools::sharing::{
+    cuMemPoolExportPointer, cuMemPoolExportToShareableHandle, cuMemPoolImportFromShareableHandle,
+    cuMemPoolImportPointer,
+};
 pub(crate) use crate::memory::pools::{
     cuDeviceGetDefaultMemPool, cuDeviceGetMemPool, cuDeviceSetMemPool, cuMemAllocAsync,
-    cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemPoolCreate, cuMemPoolDestroy, cuMemPoolExportPointer,
-    cuMemPoolExportToShareableHandle, cuMemPoolGetAttribute, cuMemPoolImportFromShareableHandle,
-    cuMemPoolImportPointer, cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    cuMemAllocFromPoolAsync, cuMemFreeAsync, cuMemGetDefaultMemPool, cuMemGetMemPool, cuMemPoolCreate,
+    cuMemPoolDestroy, cuMemPoolGetAttribute, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 pub(crate) use crate::memory::vmm::handles::{
     cuMemCreate, cuMemGetAllocationGranularity, cuMemGetAllocationPropertiesFromHandle, cuMemRelease,
@@ -94,8 +98,10 @@ pub(crate) use crate::work::event::{
 pub(crate) use crate::work::forms::{
     cuMemcpy, cuMemcpy_ptds, cuMemcpy2D_v2, cuMemcpy2D_v2_ptds, cuMemcpy2DAsync_v2, cuMemcpy2DUnaligned_v2,
     cuMemcpy2DUnaligned_v2_ptds, cuMemcpy3D_v2, cuMemcpy3D_v2_ptds, cuMemcpy3DAsync_v2, cuMemcpy3DPeer,
-    cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync, cuMemcpyAsync, cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds,
-    cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds, cuMemcpyDtoHAsync_v2, cuMemcpyHtoD_v2,
+    cuMemcpy3DPeer_ptds, cuMemcpy3DPeerAsync, cuMemcpyAsync, cuMemcpyAtoD_v2, cuMemcpyAtoD_v2_ptds,
+    cuMemcpyAtoH_v2, cuMemcpyAtoH_v2_ptds, cuMemcpyAtoHAsync_v2, cuMemcpyDtoA_v2, cuMemcpyDtoA_v2_ptds,
+    cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds, cuMemcpyDtoDAsync_v2, cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds,
+    cuMemcpyDtoHAsync_v2, cuMemcpyHtoA_v2, cuMemcpyHtoA_v2_ptds, cuMemcpyHtoAAsync_v2, cuMemcpyHtoD_v2,
     cuMemcpyHtoD_v2_ptds, cuMemcpyHtoDAsync_v2, cuMemcpyPeer, cuMemcpyPeer_ptds, cuMemcpyPeerAsync,
     cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds, cuMemsetD2D8Async, cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds,
     cuMemsetD2D16Async, cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds, cuMemsetD2D32Async, cuMemsetD8_v2,
@@ -134,16 +140,16 @@ pub(crate) use crate::work::per_thread::{
     cuGraphUpload_ptsz, cuLaunchCooperativeKernel_ptsz, cuLaunchHostFunc_ptsz, cuLaunchKernel_ptsz,
     cuLaunchKernelEx_ptsz, cuMemAllocAsync_ptsz, cuMemAllocFromPoolAsync_ptsz, cuMemFreeAsync_ptsz,
     cuMemcpy2DAsync_v2_ptsz, cuMemcpy3DAsync_v2_ptsz, cuMemcpy3DPeerAsync_ptsz, cuMemcpyAsync_ptsz,
-    cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoHAsync_v2_ptsz, cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz,
-    cuMemsetD2D8Async_ptsz, cuMemsetD2D16Async_ptsz, cuMemsetD2D32Async_ptsz, cuMemsetD8Async_ptsz,
-    cuMemsetD16Async_ptsz, cuMemsetD32Async_ptsz, cuStreamAddCallback_ptsz, cuStreamBatchMemOp_v2_ptsz,
-    cuStreamBeginCapture_ptsz, cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph_ptsz,
-    cuStreamEndCapture_ptsz, cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2_ptsz,
-    cuStreamGetCaptureInfo_v3_ptsz, cuStreamGetCtx_ptsz, cuStreamGetDevice_ptsz, cuStreamGetFlags_ptsz,
-    cuStreamGetId_ptsz, cuStreamGetPriority_ptsz, cuStreamIsCapturing_ptsz, cuStreamQuery_ptsz,
-    cuStreamSynchronize_ptsz, cuStreamUpdateCaptureDependencies_ptsz, cuStreamWaitEvent_ptsz,
-    cuStreamWaitValue32_v2_ptsz, cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2_ptsz,
-    cuStreamWriteValue64_v2_ptsz,
+    cuMemcpyAtoHAsync_v2_ptsz, cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyDtoHAsync_v2_ptsz,
+    cuMemcpyHtoAAsync_v2_ptsz, cuMemcpyHtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, cuMemsetD2D8Async_ptsz,
+    cuMemsetD2D16Async_ptsz, cuMemsetD2D32Async_ptsz, cuMemsetD8Async_ptsz, cuMemsetD16Async_ptsz,
+    cuMemsetD32Async_ptsz, cuStreamAddCallback_ptsz, cuStreamBatchMemOp_v2_ptsz, cuStreamBeginCapture_ptsz,
+    cuStreamBeginCapture_v2_ptsz, cuStreamBeginCaptureToGraph_ptsz, cuStreamEndCapture_ptsz,
+    cuStreamGetCaptureInfo_ptsz, cuStreamGetCaptureInfo_v2_ptsz, cuStreamGetCaptureInfo_v3_ptsz,
+    cuStreamGetCtx_ptsz, cuStreamGetDevice_ptsz, cuStreamGetFlags_ptsz, cuStreamGetId_ptsz,
+    cuStreamGetPriority_ptsz, cuStreamIsCapturing_ptsz, cuStreamQuery_ptsz, cuStreamSynchronize_ptsz,
+    cuStreamUpdateCaptureDependencies_ptsz, cuStreamWaitEvent_ptsz, cuStreamWaitValue32_v2_ptsz,
+    cuStreamWaitValue64_v2_ptsz, cuStreamWriteValue32_v2_ptsz, cuStreamWriteValue64_v2_ptsz,
 };
 pub(crate) use crate::work::stream_calls::{
     cuLaunchHostFunc, cuStreamAddCallback, cuStreamCreate, cuStreamCreateWithPriority, cuStreamDestroy_v2,

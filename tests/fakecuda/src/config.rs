@@ -6,6 +6,7 @@
 //! | `FAKECUDA_DEVICES` | number of devices, at most 16 | 2 |
 //! | `FAKECUDA_MEMORY` | bytes per device | 8 GiB |
 //! | `FAKECUDA_GRANULARITY` | bytes that the size of exportable memory is a multiple of (public reports: 64 KiB to 512 MiB, by machine and properties) | 2 MiB |
+//! | `FAKECUDA_STREAM_MEMORY` | bytes of its device that a context takes for a second stream and all later ones, until it ends (docs/DRIVER-VERSIONS.md, what fits on a full card) | none |
 //! | `FAKECUDA_VERSION` | driver version, as `cuDriverGetVersion` reports it | 13010 |
 //! | `FAKECUDA_WITHOUT` | functions an old driver lacks: names, or families (`checkpoint`, `multicast`, `vmm`, `ipc`, `pools`, `graphs`). The resolver does not know them, and called as symbols they are NOT_SUPPORTED | none |
 //! | `FAKECUDA_FABRIC` | `1`: the machine has a channel for fabric handles | it has none |
@@ -37,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) devices: usize,
     pub(crate) memory: u64,
     pub(crate) granularity: usize,
+    pub(crate) stream_memory: usize,
     pub(crate) version: c_int,
     pub(crate) without: Vec<String>,
     pub(crate) queue: usize,
@@ -84,6 +86,7 @@ impl Config {
             devices: number("FAKECUDA_DEVICES", 2).min(MAX_DEVICES),
             memory: number("FAKECUDA_MEMORY", 8 << 30),
             granularity: number("FAKECUDA_GRANULARITY", 2 << 20),
+            stream_memory: number("FAKECUDA_STREAM_MEMORY", 0),
             version: number("FAKECUDA_VERSION", 13010),
             without: std::env::var("FAKECUDA_WITHOUT")
                 .unwrap_or_default()

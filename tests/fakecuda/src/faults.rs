@@ -7,17 +7,21 @@
 //!   API it is the process they are *about*, and they are counted in the process that makes them.
 //! * `effect`: `error(N)` returns that error and does nothing else, `oom` is `error(2)`, `delay(MS)` waits first and
 //!   then does the call, `hang` never returns, `kill` ends the process as `kill -9` does, `late(N)` does the call
-//!   and returns the error all the same, `lost` answers success and does nothing, `twice` does the call two times.
+//!   and returns the error all the same, `lost` answers success and does nothing, `twice` does the call two times,
+//!   `meet(N)` waits until `N` threads are in calls that the fault hits, and then does the call; once they have met nobody
+//!   waits any more. It is a violation if they do not meet within some seconds.
 //!
 //! Example: the third `cuMemCreate` of process 2 finds no memory, and every copy of any process takes 5 ms longer:
 //! `cuMemCreate:3:2=oom;cuMemcpy*:*:*=delay(5)`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use cuda_sys::{CuError, CuResult};
 
 use crate::config::config;
+use crate::trace::violation;
 
 /// One fault, with the count of calls it has matched so far.
 #[derive(Debug)]
@@ -27,6 +31,14 @@ pub(crate) struct Fault {
     process: Option<u32>,
     effect: Effect,
     seen: AtomicU32,
+    meeting: Meeting,
+}
+
+/// Threads that wait for each other.
+#[derive(Debug, Default)]
+struct Meeting {
+    inside: Mutex<u32>,
+    changed: Condvar,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +56,7 @@ enum Effect {
     Kill,
     Lost,
     Twice,
+    Meet(u32),
 }
 
 /// Reads the whole variable. An error says which fault is wrong and why.
@@ -76,6 +89,7 @@ fn parse_one(text: &str) -> Result<Fault, String> {
         process: if process == "*" { None } else { Some(number(process)?) },
         effect: parse_effect(effect)?,
         seen: AtomicU32::new(0),
+        meeting: Meeting::default(),
     })
 }
 
@@ -99,7 +113,25 @@ fn parse_effect(text: &str) -> Result<Effect, String> {
         "kill" => Ok(Effect::Kill),
         "lost" => Ok(Effect::Lost),
         "twice" => Ok(Effect::Twice),
+        "meet" => Ok(Effect::Meet(number()?)),
         _ => Err(format!("there is no effect '{name}'")),
+    }
+}
+
+/// How long threads wait for each other.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Meeting {
+    fn wait_for(&self, wanted: u32, call: &str) {
+        let mut inside = crate::lock(&self.inside);
+        *inside += 1;
+        self.changed.notify_all();
+        // Who has come stays: the next ones do not wait.
+        let waited = self.changed.wait_timeout_while(inside, PATIENCE, |inside| *inside < wanted);
+        let (inside, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        if time.timed_out() {
+            violation(format_args!("{call}: {} of {wanted} threads were in it at once", *inside));
+        }
     }
 }
 
@@ -153,6 +185,7 @@ fn with(
             Effect::Delay(time) => std::thread::sleep(time),
             Effect::Lost => return Ok(()),
             Effect::Twice => body()?,
+            Effect::Meet(wanted) => fault.meeting.wait_for(wanted, call),
             Effect::Hang => loop {
                 std::thread::park();
             },
@@ -213,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn threads_meet_once() {
+        let meet = parse("call:2+:*=meet(3)").unwrap();
+        let enter = || with(&meet, "call", 1, None, || Ok(()));
+        assert_eq!(enter(), Ok(()), "the first call is not hit");
+        std::thread::scope(|scope| {
+            let threads = [(); 3].map(|()| scope.spawn(enter));
+            threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), Ok(())));
+        });
+        assert_eq!(enter(), Ok(()), "they have met");
+        assert_eq!(*crate::lock(&meet[0].meeting.inside), 4);
+    }
+
+    #[test]
     fn a_wrong_fault_is_named() {
         for (text, why) in [
             ("cuMemCreate=oom", "call:nth:pid"),
@@ -222,6 +268,7 @@ mod tests {
             ("a:1:1=error(0)", "success"),
             ("a:1:1=error(2", "')'"),
             ("a:1:1=flood", "flood"),
+            ("a:1:1=meet", "needs a number"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(text) && error.contains(why), "{error}");

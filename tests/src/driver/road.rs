@@ -70,6 +70,10 @@ pub fn address(road: Road, name: &str) -> *mut c_void {
             let found = LINKED.get().into_iter().flatten().find(|(symbol, _)| *symbol == name);
             found.map_or(std::ptr::null_mut(), |(_, function)| *function as *mut c_void)
         }
+        // The forms of the per-thread stream have no name of their own there.
+        Road::Resolver if name.ends_with("_ptsz") || name.ends_with("_ptds") => {
+            resolve(name, cuda_sys::GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)
+        }
         Road::Resolver => resolve(name, cuda_sys::GET_PROC_ADDRESS_LEGACY_STREAM),
         Road::PerThread => resolve(name, cuda_sys::GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM),
     }

@@ -15,6 +15,9 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "make-context" => make_context(session, words),
         "use-context" => use_context(session, words),
         "destroy-context" => destroy_context(session, words),
+        "push-context" => push_context(session, words),
+        "pop-context" => pop_context(session, words),
+        "release-device" => release_device(words),
         "reset-device" => reset_device(words),
         "peer" => peer(session, words),
         "copy-async" => copy_async(session, words),
@@ -48,6 +51,30 @@ fn destroy_context(session: &Session, words: &mut Words<'_>) -> Answer {
     let context = session.objects.contexts.get(words.word()?)?;
     // SAFETY: what the line asks for; the line does not use it afterwards.
     unsafe { driver::cuCtxDestroy_v2(context) }?;
+    Ok(String::new())
+}
+
+/// `push-context C`
+fn push_context(session: &Session, words: &mut Words<'_>) -> Answer {
+    let context = session.objects.contexts.get(words.word()?)?;
+    // SAFETY: what the line asks for; a context that is gone is the driver's to refuse.
+    unsafe { driver::cuCtxPushCurrent_v2(context) }?;
+    Ok(String::new())
+}
+
+/// `pop-context C`: whether this is the one that lay on top.
+fn pop_context(session: &Session, words: &mut Words<'_>) -> Answer {
+    let expected = session.objects.contexts.get(words.word()?)?;
+    let mut popped = Context::NULL;
+    // SAFETY: a place for the context.
+    unsafe { driver::cuCtxPopCurrent_v2(&raw mut popped) }?;
+    Ok((popped == expected).to_string())
+}
+
+/// `release-device DEVICE`: one use less of its primary context.
+fn release_device(words: &mut Words<'_>) -> Answer {
+    // SAFETY: what the line asks for; with the last use the line uses it no more.
+    unsafe { driver::cuDevicePrimaryCtxRelease_v2(Device(words.parse()?)) }?;
     Ok(String::new())
 }
 

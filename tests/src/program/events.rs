@@ -12,6 +12,7 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "shared-event" => shared_event(session, words),
         "event-handle" => event_handle(session, words),
         "open-event" => open_event(session, words),
+        "destroy-event" => destroy_event(session, words),
         _ => return None,
     })
 }
@@ -45,5 +46,13 @@ fn open_event(session: &Session, words: &mut Words<'_>) -> Answer {
     // SAFETY: a place for the event.
     unsafe { driver::cuIpcOpenEventHandle(&raw mut event, IpcEventHandle { reserved }) }?;
     session.objects.events.put(name, event);
+    Ok(String::new())
+}
+
+/// `destroy-event E`
+fn destroy_event(session: &Session, words: &mut Words<'_>) -> Answer {
+    let event = session.objects.events.get(words.word()?)?;
+    // SAFETY: what the line asks for; the line does not use it afterwards.
+    unsafe { driver::cuEventDestroy_v2(event) }?;
     Ok(String::new())
 }

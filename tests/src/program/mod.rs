@@ -7,6 +7,7 @@
 //! `each LINE; LINE; ...` is several lines at once, with as many answers. Lines run on the main thread, or on one with a name: `on T LINE` waits for the answer, `start T LINE` does not and
 //! `wait T` brings it; `busy T` says whether it is still to come. So a call that a gate holds is seen to be held.
 
+mod arrays;
 mod bus;
 mod capture;
 mod devices;
@@ -130,6 +131,7 @@ impl Session {
             vmm::obey,
             team::obey,
             devices::obey,
+            arrays::obey,
             events::obey,
             foreign::obey,
             locked::obey,

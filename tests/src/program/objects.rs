@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use cuda_sys::{Context, DevicePtr, Event, Graph, GraphExec, MemHandle, MemPool, Stream};
+use cuda_sys::{Array, Context, DevicePtr, Event, Graph, GraphExec, MemHandle, MemPool, Stream};
 
 use crate::driver::Kernels;
 
@@ -89,6 +89,7 @@ pub(super) struct Objects {
     pub(super) pools: Table<MemPool>,
     pub(super) streams: Table<Stream>,
     pub(super) events: Table<Event>,
+    pub(super) arrays: Table<Array>,
     pub(super) graphs: Table<Graph>,
     pub(super) executables: Table<GraphExec>,
     /// By ordinal of the device.
@@ -107,6 +108,7 @@ impl Default for Objects {
             pools: Table::new("memory pool"),
             streams: Table::new("stream"),
             events: Table::new("event"),
+            arrays: Table::new("array"),
             graphs: Table::new("graph"),
             executables: Table::new("executable graph"),
             contexts: Table::new("context of device"),

@@ -15,6 +15,7 @@ const POINTER: usize = 8;
 pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Option<Answer> {
     Some(match verb {
         "pool" => pool(session, words),
+        "find-pool" => find_pool(session, words),
         "end-pool" => end_pool(session, words),
         "malloc-from" => malloc_from(session, words),
         "export-pool" => export_pool(session, words),
@@ -25,17 +26,32 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
     })
 }
 
-/// `pool fd|fabric|private [POOL]`: a memory pool of device 0.
+/// Where a pool is, and whether it is managed: `device`, `host`, `numa`, `managed`.
+fn place(word: &str) -> Option<(MemLocation, AllocationType)> {
+    let at = |kind| MemLocation { kind, id: 0 };
+    Some(match word {
+        "device" => (at(LocationType::DEVICE), AllocationType::PINNED),
+        "host" => (at(LocationType::HOST), AllocationType::PINNED),
+        "numa" => (at(LocationType::HOST_NUMA), AllocationType::PINNED),
+        "managed" => (at(LocationType::DEVICE), AllocationType::MANAGED),
+        _ => return None,
+    })
+}
+
+/// `pool fd|fabric|private|PLACE [POOL]`: a memory pool, of device 0 where no other place is named.
 fn pool(session: &Session, words: &mut Words<'_>) -> Answer {
-    let handle_types = match words.word()? {
+    let how = words.word()?;
+    let handle_types = match how {
         "fd" => HandleType::POSIX_FD,
         "fabric" => HandleType::FABRIC,
         _ => HandleType::NONE,
     };
+    let on_device = (MemLocation { kind: LocationType::DEVICE, id: 0 }, AllocationType::PINNED);
+    let (location, alloc_type) = place(how).unwrap_or(on_device);
     let properties = MemPoolProps {
-        alloc_type: AllocationType::PINNED,
+        alloc_type,
         handle_types,
-        location: MemLocation { kind: LocationType::DEVICE, id: 0 },
+        location,
         win32_security_attributes: std::ptr::null_mut(),
         max_size: 0,
         usage: 0,
@@ -45,6 +61,21 @@ fn pool(session: &Session, words: &mut Words<'_>) -> Answer {
     // SAFETY: a place for the pool, and properties that live through the call.
     unsafe { driver::cuMemPoolCreate(&raw mut pool, (&raw const properties).cast()) }?;
     session.objects.pools.put(words.next().unwrap_or("pool"), pool);
+    Ok(String::new())
+}
+
+/// `find-pool POOL PLACE default|current`: one that the driver has by itself.
+fn find_pool(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, word) = (words.word()?, words.word()?);
+    let (mut location, kind) = place(word).ok_or_else(|| format!("{word} is no place"))?;
+    let mut pool = MemPool::NULL;
+    match words.word()? {
+        // SAFETY: a place for the pool, and a location.
+        "default" => unsafe { driver::cuMemGetDefaultMemPool(&raw mut pool, &raw mut location, kind.0) }?,
+        // SAFETY: as above.
+        _ => unsafe { driver::cuMemGetMemPool(&raw mut pool, &raw mut location, kind.0) }?,
+    }
+    session.objects.pools.put(name, pool);
     Ok(String::new())
 }
 

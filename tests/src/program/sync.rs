@@ -30,23 +30,41 @@ fn sync_memops(session: &Session, words: &mut Words<'_>) -> Answer {
     Ok(String::new())
 }
 
-/// `without-stream FUNCTION X Y`: the function with X for its target and Y for its source, as far as it takes one.
+/// `without-stream FUNCTION X Y [A [to|from]]`: the function with X for its target and Y for its source, as far as it takes one, A where it
+/// takes an array; a copy that is described has A on the side that is named.
 fn without_stream(session: &Session, words: &mut Words<'_>) -> Answer {
     let name = words.word()?;
     let to = session.objects.ranges.get(words.word()?)?.address;
     let from = session.objects.ranges.get(words.word()?)?.address;
+    let array = words.next().map_or(Ok(Array::NULL), |name| session.objects.arrays.get(name))?;
+    let side = match words.next() {
+        None => Side::None,
+        Some("to") => Side::To,
+        Some("from") => Side::From,
+        Some(other) => return Err(format!("{other} is no side").into()),
+    };
     let mut context = Context::NULL;
     // SAFETY: a place for the context.
     unsafe { driver::cuCtxGetCurrent(&raw mut context) }?;
-    let mut ends = Ends { to, from, context, host: [0; PITCH * HEIGHT] };
+    let mut ends = Ends { to, from, array, side, context, host: [0; PITCH * HEIGHT] };
     let result = call(name, &mut ends).ok_or_else(|| format!("{name} is no such function"))?;
     result.map(|()| String::new()).map_err(Into::into)
+}
+
+/// Which side of a copy is an array.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    None,
+    To,
+    From,
 }
 
 /// What an argument may stand for.
 struct Ends {
     to: DevicePtr,
     from: DevicePtr,
+    array: Array,
+    side: Side,
     context: Context,
     host: [u8; PITCH * HEIGHT],
 }
@@ -68,7 +86,7 @@ impl Ends {
             src_kind: rows.src_kind,
             src_host: null,
             src_device: rows.src_device,
-            src_array: Array::NULL,
+            src_array: rows.src_array,
             src_context: context,
             src_pitch: PITCH,
             src_height: HEIGHT,
@@ -79,7 +97,7 @@ impl Ends {
             dst_kind: rows.dst_kind,
             dst_host: null,
             dst_device: rows.dst_device,
-            dst_array: Array::NULL,
+            dst_array: rows.dst_array,
             dst_context: context,
             dst_pitch: PITCH,
             dst_height: HEIGHT,
@@ -91,20 +109,21 @@ impl Ends {
     }
 
     fn rows(&self) -> Memcpy2D {
+        let kind = |side| if self.side == side { MemoryType::ARRAY } else { MemoryType::DEVICE };
         Memcpy2D {
             src_x: 0,
             src_y: 0,
-            src_kind: MemoryType::DEVICE,
+            src_kind: kind(Side::From),
             src_host: std::ptr::null(),
             src_device: self.from,
-            src_array: Array::NULL,
+            src_array: self.array,
             src_pitch: PITCH,
             dst_x: 0,
             dst_y: 0,
-            dst_kind: MemoryType::DEVICE,
+            dst_kind: kind(Side::To),
             dst_host: std::ptr::null_mut(),
             dst_device: self.to,
-            dst_array: Array::NULL,
+            dst_array: self.array,
             dst_pitch: PITCH,
             width: WIDTH,
             height: HEIGHT,
@@ -139,10 +158,10 @@ macro_rules! value {
         $ends.context
     };
     (dst_array of $function:ident in $ends:ident) => {
-        Array::NULL
+        $ends.array
     };
     (src_array of $function:ident in $ends:ident) => {
-        Array::NULL
+        $ends.array
     };
     (dst_offset of $function:ident in $ends:ident) => {
         0

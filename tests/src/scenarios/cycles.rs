@@ -77,6 +77,22 @@ pub(super) fn memory_never_exported_before_can_be_shared_after_a_cycle(stage: &m
     a.ok("sum x 0 4M").map(drop)
 }
 
+/// The same for memory of `cuMemAlloc` and IPC handles: the driver's own could not be opened any more after it was restored.
+pub(super) fn memory_never_handed_out_before_can_be_opened_after_a_cycle(stage: &mut Stage) -> Result<()> {
+    let (a, b) = (stage.worker("a")?, stage.worker("b")?);
+    a.all(&["malloc x 4M", "malloc small 4K", "fill x 0 4M 5", "fill small 0 4K 6"])?;
+    stage.cycle(&[&a, &b])?;
+    for name in ["x", "small"] {
+        let handle = a.target().ok(&format!("ipc-get {name} 0"))?;
+        b.target().ok(&format!("ipc-open {name} 4096 {handle}"))?;
+        b.all(&[&format!("sum {name} 0 4096"), &format!("add {name} 0 4096 1")])?;
+        a.ok(&format!("sum {name} 0 4096"))?;
+    }
+    stage.cycle(&[&a, &b])?;
+    b.all(&["add x 0 4096 1", "add small 0 4096 1"])?;
+    a.all(&["sum x 0 4M", "sum small 0 4K"])
+}
+
 /// A kernel runs on a stream of its own, with more queued behind it, when the suspend comes. Each launch counts once.
 pub(super) fn work_that_runs_when_the_suspend_comes_is_not_lost(stage: &mut Stage) -> Result<()> {
     let a = stage.worker("a")?;
@@ -90,4 +106,25 @@ pub(super) fn work_that_runs_when_the_suspend_comes_is_not_lost(stage: &mut Stag
         a.all(&["sync s", "read counter 0 8"])?;
     }
     Ok(())
+}
+
+/// Memory that only the driver can name is the driver's to carry.
+pub(super) fn arrays_keep_their_bytes(stage: &mut Stage) -> Result<()> {
+    let a = stage.worker("a")?;
+    a.all(&[
+        "array line 4K 0",
+        "array-write line 0000000000",
+        "array plane 4K 512",
+        "malloc x 64K",
+        "memset x 0 64K 7",
+    ])?;
+    a.all(&["array-write line 0badcafe", "without-stream cuMemcpy2D_v2 x x plane to"])?;
+    for _ in 0..2 {
+        stage.cycle(&[&a])?;
+        a.says("array-read line 5", "0badcafe00")?;
+        a.all(&["memset x 0 64K 0", "without-stream cuMemcpy2D_v2 x x plane from", "sync"])?;
+        a.says("read x 60 6", "070707070000")?;
+        a.says("read x 512 4", "07070707")?;
+    }
+    a.all(&["destroy-array line", "destroy-array plane"])
 }

@@ -99,7 +99,7 @@ pub(super) fn a_block_is_not_used_again_under_a_running_kernel(stage: &mut Stage
     a.ok("stream s")?;
     for size in ["64K", "4M"] {
         a.all(&[&format!("malloc x {size}"), "fill x 0 64K 0"])?;
-        a.all(&["launch s spin u64:300000000", "launch s fill x u64:16384 u32:7"])?;
+        a.all(&["launch s spin u64:2000000000", "launch s fill x u64:16384 u32:7"])?;
         // The free waits for the kernel, and for the fill behind it.
         a.all(&[
             "free x",
@@ -181,5 +181,69 @@ pub(super) fn memory_opened_by_handle_is_shared(stage: &mut Stage) -> Result<()>
     b.target().ok(&format!("ipc-open x 4096 {whole}"))?;
     b.all(&["sum x 0 4096", "ipc-close x", "ipc-close small"])?;
     a.all(&["sum x 0 4M", "free x", "free small"])?;
+    stage.pardon()
+}
+
+/// What vLLM does for its custom all-reduce: a handle of any address stands for the allocation, the offset in it is the address less where
+/// the range begins, and the peer adds it to what it has opened. Copies to there are recorded in graphs.
+pub(super) fn buffers_are_found_by_handle_and_offset(stage: &mut Stage) -> Result<()> {
+    custom_all_reduce(stage, false)
+}
+
+/// The same with a device for each rank, which opens the other's memory with its own device current.
+pub(super) fn buffers_on_two_devices_are_found_by_handle_and_offset(stage: &mut Stage) -> Result<()> {
+    custom_all_reduce(stage, true)
+}
+
+fn custom_all_reduce(stage: &mut Stage, apart: bool) -> Result<()> {
+    let ranks = [stage.worker("a")?, stage.worker("b")?];
+    let [a, b] = &ranks;
+    if apart {
+        b.ok("begin 1")?;
+    }
+    let buffers = [("x", "4M", 1 << 20), ("small", "64K", 4096), ("odd", "5000", 512)];
+    for rank in &ranks {
+        rank.all(&["stream s", "malloc before 512", "malloc mine 4K", "memset mine 0 4K 9", "sync"])?;
+        for (buffer, size, _) in buffers {
+            rank.all(&[&format!("malloc {buffer} {size}"), &format!("memset {buffer} 0 5000 0"), "sync"])?;
+        }
+    }
+    for (rank, peer) in [(a, b), (b, a)] {
+        for (buffer, size, inner) in buffers {
+            let place = rank.target().ok(&format!("extent {buffer} {inner}"))?;
+            let offset = place.split(' ').next().unwrap_or_default().to_owned();
+            ensure!(offset == inner.to_string(), "{buffer}: {place}");
+            // Where the range begins, from an address in it.
+            let begin = rank.target().ok(&format!("attribute 11 {buffer} {inner}"))?;
+            ensure!(
+                begin == rank.target().ok(&format!("attribute 3 {buffer} 0"))?,
+                "{buffer} begins elsewhere"
+            );
+            let handle = rank.target().ok(&format!("ipc-get {buffer} {inner}"))?;
+            peer.target().ok(&format!("ipc-open their-{buffer} {size} {handle}"))?;
+        }
+        for (number, (buffer, _, inner)) in buffers.iter().enumerate() {
+            let record = format!("copy-async their-{buffer} {inner} mine 0 256 s");
+            peer.all(&["capture s thread", &record, &format!("end-capture s g{number}")])?;
+            peer.ok(&format!("instantiate x{buffer} g{number}"))?;
+        }
+    }
+    for round in 1..4 {
+        for (rank, peer) in [(a, b), (b, a)] {
+            peer.all(&[&format!("memset mine 0 4K {round}"), "sync"])?;
+            for (buffer, _, inner) in buffers {
+                peer.all(&[&format!("launch-graph x{buffer} s"), "sync s"])?;
+                let expected = format!("00{}", format!("{round:02x}").repeat(2));
+                rank.says(&format!("read {buffer} {} 3", inner - 1), &expected)?;
+                rank.says(&format!("read {buffer} {} 2", inner + 255), &format!("{round:02x}00"))?;
+                // A kernel of the peer's device.
+                peer.all(&[&format!("fill their-{buffer} {inner} 8 {round}"), "sync"])?;
+                rank.says(&format!("read {buffer} {inner} 4"), &format!("{round:02x}000000"))?;
+            }
+        }
+        if stage.preload() {
+            stage.cycle(&[a, b])?;
+        }
+    }
     stage.pardon()
 }

@@ -54,6 +54,8 @@ scenarios! {
     cycles::three_cycles_leave_everything_as_it_was on 1;
     cycles::private_memory_keeps_its_bytes on 1;
     cycles::memory_never_exported_before_can_be_shared_after_a_cycle on 1;
+    cycles::memory_never_handed_out_before_can_be_opened_after_a_cycle on 1;
+    cycles::arrays_keep_their_bytes on 1;
     cycles::work_that_runs_when_the_suspend_comes_is_not_lost on 1;
     handles::handles_are_counted_as_the_driver_counts on 1;
     handles::a_mapping_holds_the_memory on 1;
@@ -84,12 +86,16 @@ scenarios! {
     malloc::small_and_large_blocks_survive_cycles on 1;
     malloc::identities_of_blocks_are_kept on 1;
     malloc::a_block_is_not_used_again_under_a_running_kernel on 1;
+    malloc::buffers_are_found_by_handle_and_offset on 1;
+    malloc::buffers_on_two_devices_are_found_by_handle_and_offset on 2;
     malloc::memory_opened_by_handle_is_shared on 1;
     malloc::opened_memory_outlives_its_exporter on 1;
     sync::memory_with_sync_memops_is_waited_for on 1;
     captures::calls_in_a_capture_answer_and_disturb_as_the_driver_does on 1;
     captures::a_graph_recorded_before_a_cycle_runs_after_it on 1;
     contexts::the_current_context_is_as_it_was on 1;
+    contexts::the_context_stack_is_as_it_was on 2;
+    contexts::a_primary_context_ends_with_its_last_user on 2;
     contexts::a_context_ends_with_the_memory_that_was_made_in_it on 2;
     contexts::everything_works_from_a_thread_without_context on 1;
 }

@@ -12,10 +12,19 @@ macro_rules! names {
 
 cuda_sys::for_each_call!(names);
 
-/// The functions. Those with arrays are left out: the worker has none.
+/// The functions.
 fn functions() -> impl Iterator<Item = &'static str> {
-    let named = CALLS.iter().filter(|(family, _)| *family == "sync").map(|(_, name)| *name);
-    named.filter(|name| !name.contains("DtoA") && !name.contains("AtoD"))
+    CALLS.iter().filter(|(family, _)| *family == "sync").map(|(_, name)| *name)
+}
+
+/// How a function is to be called: with the array of one dimension where it takes one; what is described also with the array of two on
+/// either side.
+fn ways(function: &str) -> &'static [&'static str] {
+    if function.contains("DtoA") || function.contains("AtoD") {
+        return &[" line"];
+    }
+    let described = function.starts_with("cuMemcpy2D") || function.starts_with("cuMemcpy3D");
+    if described { &["", " plane to", " plane from"] } else { &[""] }
 }
 
 /// The default stream that a function runs on.
@@ -26,6 +35,7 @@ fn stream_of(function: &str) -> &'static str {
 pub(super) fn memory_with_sync_memops_is_waited_for(stage: &mut Stage) -> Result<()> {
     let a = stage.worker("a")?;
     a.all(&["stream s", "malloc flag 4K", "malloc x 4M", "malloc small 64K", "malloc y 4M"])?;
+    a.all(&["array line 4K 0", "array plane 64 2"])?;
     goes_on(&a, "x")?;
     // The attribute of others changes nothing.
     a.all(&["sync-memops small 1", "malloc other 64K", "sync-memops other 1"])?;
@@ -35,7 +45,9 @@ pub(super) fn memory_with_sync_memops_is_waited_for(stage: &mut Stage) -> Result
         for (to, from) in [("x", "y"), ("y", "x"), ("small", "y")] {
             a.all(&[&format!("memset {from} 0 4096 {round}"), "sync"])?;
             for function in functions() {
-                waits(&a, function, to, from)?;
+                for way in ways(function) {
+                    waits(&a, function, &format!("{to} {from}{way}"), to)?;
+                }
             }
             a.ok(&format!("read {to} 0 64"))?;
         }
@@ -71,11 +83,17 @@ fn in_captures(a: &Actor) -> Result<()> {
 }
 
 /// A function returns when all that it stands behind is done. What touches no memory with the attribute may return sooner.
-fn waits(a: &Actor, function: &str, to: &str, from: &str) -> Result<()> {
+fn waits(a: &Actor, function: &str, ends: &str, to: &str) -> Result<()> {
     let stream = stream_of(function);
     a.ok(&format!("launch {stream} spin u64:10000000"))?;
-    a.ok(&format!("without-stream {function} {to} {from}"))?;
-    if to == "y" && (function.contains("Memset") || function.contains("HtoD")) {
+    a.ok(&format!("without-stream {function} {ends}"))?;
+    // The side without the attribute alone, or the host's.
+    let (fills, arrays) = (function.contains("Memset") || function.contains("HtoD"), ends.contains("plane"));
+    let aside = match to {
+        "y" => fills || function.contains("AtoD") || arrays && ends.ends_with("from"),
+        _ => function.contains("DtoA") || arrays && ends.ends_with("to"),
+    };
+    if aside {
         return a.ok(&format!("sync {stream}")).map(drop);
     }
     a.ok(&format!("query {stream}")).map(drop)

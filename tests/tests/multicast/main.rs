@@ -186,3 +186,76 @@ fn a_driver_before_r610_is_refused_beforehand_and_the_switches_are_named() -> Re
     machine.resume(&[a.pid()])?.done()?;
     Ok(())
 }
+
+/// What a program gets wrong is answered as the driver answers it, by every form of the calls, and leaves the object as it was.
+#[test]
+fn wrong_calls_are_answered_as_without_the_library() -> Result<()> {
+    let machine = machine(2, R610)?;
+    let (without, with) = (machine.worker("without").start()?, machine.worker("with").preload().start()?);
+    let ask = |line: &str| -> Result<String> {
+        let (native, shimmed) = (without.ask(line)?, with.ask(line)?);
+        ensure!(!native.starts_with("usage"), "`{line}` answered `{native}`");
+        ensure!(native == shimmed, "`{line}`\nwithout: {native}\nwith:    {shimmed}");
+        Ok(native)
+    };
+    for line in [
+        "begin 0",
+        "malloc native 4M",
+        "new m 4M device:0 fd",
+        "new private 4M device:0",
+        "new far 4M device:1 fd",
+        "create bare 4M device:0 fd",
+        "fill m 0 4M 1",
+    ] {
+        ask(line)?;
+    }
+    ask("team none 0 1")?;
+    ask("team none 2M 0")?;
+    ask("team none 3M 1")?;
+    ask("team t 4M 1")?;
+    let wrong = [
+        "join t 9",
+        "join m 0",
+        "bind m 0 2M t 0",
+        "bind t 0 2M bare 3M",
+        "bind t 1M 2M m 0",
+        "bind t 4M 2M m 0",
+        "bind t 0 2M far 0",
+        "bind t 0 2M m 0 9",
+        "bind t 0 3M m 0 0",
+        "bind-at t 0 2M native 0",
+        "bind-at t 0 2M native 0 0",
+        "bind-at t 0 2M m 3M",
+        "bind-at t 0 8M m 0 0",
+        "unbind t 0 2M 2M",
+        "unbind t 9 0 2M",
+        "unbind m 0 0 2M",
+    ];
+    ask("join t 0")?;
+    for line in wrong {
+        ask(line)?;
+    }
+    // As if nothing of it had been asked.
+    for line in ["bind t 0 2M m 0 0", "bind-at t 2M 2M m 2M", "show t 4M 0", "fill t 0 4M 3", "sum m 0 4M"] {
+        ensure!(ask(line)?.starts_with("ok"), "{line}");
+    }
+    for line in wrong.into_iter().chain(["join t 0", "bind t 0 2M m 0", "bind t 0 2M private 0"]) {
+        ask(line)?;
+    }
+    machine.take_violations()?;
+    machine.suspend(&[with.pid()])?.done()?;
+    machine.resume(&[with.pid()])?.done()?;
+    for line in [
+        "sum m 0 4M",
+        "fill t 0 4M 4",
+        "sum m 0 4M",
+        "unbind t 0 0 2M",
+        "unbind t 0 2M 2M",
+        "unbind t 0 0 2M",
+        "drop t",
+    ] {
+        ask(line)?;
+    }
+    machine.take_violations()?;
+    Ok(())
+}

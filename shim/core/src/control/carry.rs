@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use protocol::{
-    Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, InspectRequest, Phase, Reply, Request,
-    Turn, VerbKind,
+    Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, InspectRequest, LoadExtent, Phase, Reply,
+    Request, Turn, VerbKind,
 };
 
 use super::{Operations, Phases};
@@ -75,7 +75,8 @@ const fn meanwhile(before: Phase, verb: VerbKind) -> Option<Phase> {
 }
 
 /// The phase after a verb has succeeded. Closing the gates succeeds before all work has drained, and a release that
-/// was only to save has dropped nothing; a remap that stops for others goes on later.
+/// was only to save has dropped nothing; a load that was only to make memory has filled none; a remap that stops for
+/// others goes on later.
 fn afterwards(before: Phase, request: &Request, reply: &Reply) -> Phase {
     match (request, reply) {
         (Request::Quiesce(asked), Reply::Quiesce(found)) => {
@@ -83,6 +84,7 @@ fn afterwards(before: Phase, request: &Request, reply: &Reply) -> Phase {
             if closed && found.drain.drained { Phase::Quiesced } else { Phase::Quiescing }
         }
         (Request::Release(asked), _) if asked.extent == Extent::Save => before,
+        (Request::Load(asked), _) if asked.extent == LoadExtent::Make => before,
         (Request::Remap(asked), _) if asked.turn != Turn::Map => before,
         _ => before.after(request.verb()).unwrap_or(before),
     }

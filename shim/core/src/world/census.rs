@@ -27,6 +27,7 @@ impl<A: Attachment> World<A> {
             handles: held.get(key).copied().unwrap_or_default(),
             mappings: allocation.mappings,
             contents: allocation.place(),
+            has_memory: matches!(allocation.backing, Backing::Live(_)),
             multicast: allocation.team(),
         };
         let living = state.allocations.iter().filter(|(_, allocation)| !allocation.leaving);

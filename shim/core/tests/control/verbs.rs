@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Cause, Extent, GateLevel, Held, HostLimits, InspectRequest, LoadRequest, Phase, Progress, QuiesceRequest,
-    ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, SaveTo, StageRequest, StepRequest,
-    Turn, VerbKind, verbs,
+    Cause, Extent, GateLevel, Held, HostLimits, InspectRequest, LoadExtent, LoadRequest, Phase, Progress,
+    QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest, ReopenReply, ReopenRequest, SaveTo,
+    StageRequest, StepRequest, Turn, VerbKind, verbs,
 };
 use shim_core::control::Limits;
 
@@ -57,6 +57,9 @@ fn a_whole_cycle_moves_the_phase_verb_by_verb() {
     assert_eq!(target.phases.get(), Phase::Released);
     client.ask::<verbs::Stage>(&StageRequest::default()).expect("staged");
     assert_eq!(target.phases.get(), Phase::Released);
+    let make = LoadRequest { extent: LoadExtent::Make, ..LoadRequest::default() };
+    client.ask::<verbs::Load>(&make).expect("made");
+    assert_eq!(target.phases.get(), Phase::Released, "nothing was filled");
     assert_eq!(client.ask::<verbs::Load>(&LoadRequest::default()).expect("loaded").mappings, 4);
     assert_eq!(target.phases.get(), Phase::Loaded);
     for turn in [Turn::Join, Turn::Bind] {

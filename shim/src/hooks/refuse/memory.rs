@@ -56,7 +56,8 @@ pub(crate) fn unmapped(at: DevicePtr, size: usize) {
 fn taken_with(base: u64) -> Taken {
     table().take_all(|kind, key, _| {
         use BlockerKind as K;
-        let of_memory = matches!(kind, K::Managed | K::IpcExported | K::RawHandle | K::SharedPool);
+        let of_memory =
+            matches!(kind, K::Managed | K::IpcExported | K::RawHandle | K::SharedPool | K::HostPool);
         of_memory && key == base
     })
 }

@@ -1,8 +1,12 @@
-//! Memory pools that processes can share. A process with an imported one cannot be restored.
+//! Memory pools that processes can share, that are on the host, or are managed. A process with an imported one cannot be restored.
 
-use core::ffi::c_void;
+use core::ffi::{c_uint, c_void};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
-use cuda_sys::{AllocationType, CuResult, DevicePtr, HandleType, MemPool, MemPoolProps};
+use cuda_sys::{
+    AllocationType, CuResult, DevicePtr, HandleType, LocationType, MemLocation, MemPool, MemPoolProps,
+};
 use protocol::BlockerKind;
 use shim_core::blockers::Entry;
 use shim_core::calls::CallId;
@@ -11,6 +15,7 @@ use shim_core::gate;
 use super::super::fabric;
 use super::{address, settle, table, wide};
 use crate::driver::real;
+use crate::fresh::{Fresh, lock};
 
 /// # Safety
 /// As the driver's function of this name.
@@ -27,16 +32,56 @@ pub(crate) unsafe fn cuMemPoolCreate(pool: *mut MemPool, pool_props: *const c_vo
     let made = unsafe { pool.read() };
     // SAFETY: the driver has read it as well.
     let props = unsafe { pool_props.cast::<MemPoolProps>().read_unaligned() };
-    let kind = if props.alloc_type == AllocationType::MANAGED {
-        BlockerKind::Managed
-    } else if props.handle_types != HandleType::NONE {
-        BlockerKind::SharedPool
-    } else {
-        return Ok(());
-    };
-    set(kind, made);
+    let shared = (props.handle_types != HandleType::NONE).then_some(BlockerKind::SharedPool);
+    if let Some(kind) = of_its_own(props.location, props.alloc_type).or(shared) {
+        set(kind, made);
+    }
     Ok(())
 }
+
+/// Why what is allocated from such a pool cannot be carried. Memory of the host that `cuMemCreate` makes cannot be restored (999 on
+/// 580.159.04); nobody has measured a pool of it.
+fn of_its_own(location: MemLocation, kind: AllocationType) -> Option<BlockerKind> {
+    match (kind, location.kind) {
+        (AllocationType::MANAGED, _) => Some(BlockerKind::Managed),
+        (_, LocationType::DEVICE) => None,
+        _ => Some(BlockerKind::HostPool),
+    }
+}
+
+/// Pools that the driver has by itself, from which memory can be had that cannot be carried. They never end, so they are in nobody's
+/// way; what is allocated from them is. There is one for each location and kind at most.
+static BY_ITSELF: Fresh<Mutex<BTreeMap<u64, BlockerKind>>> = Fresh::new();
+
+/// Forgets what the parent had: called in a forked child.
+pub(super) fn forked() {
+    BY_ITSELF.forked();
+}
+
+macro_rules! getters {
+    ($($name:ident)+) => {$(
+        /// # Safety
+        /// As the driver's function of this name.
+        pub(crate) unsafe fn $name(pool: *mut MemPool, location: *mut MemLocation, kind: c_uint) -> CuResult {
+            let _pass = gate::enter(CallId::$name);
+            // SAFETY: the caller's arguments, unchanged.
+            unsafe { real::$name(pool, location, kind) }?;
+            // SAFETY: it succeeded, so the driver has read it.
+            let location = unsafe { location.read() };
+            if let Some(why) = of_its_own(location, AllocationType(kind)) {
+                // SAFETY: it succeeded, so the driver has written there.
+                let found = address(unsafe { pool.read() }.0);
+                // One that the program made counts by itself.
+                if !table().any(why, |key, _| key == found) {
+                    lock(BY_ITSELF.get()).insert(found, why);
+                }
+            }
+            Ok(())
+        }
+    )+};
+}
+
+getters! { cuMemGetDefaultMemPool cuMemGetMemPool }
 
 fn set(kind: BlockerKind, pool: MemPool) {
     let name = format!("memory pool {:p}", pool.0);
@@ -49,7 +94,7 @@ pub(crate) unsafe fn cuMemPoolDestroy(pool: MemPool) -> CuResult {
     let _pass = gate::enter(CallId::cuMemPoolDestroy);
     let own = address(pool.0);
     let taken = table().take_all(|kind, key, _| {
-        matches!(kind, BlockerKind::SharedPool | BlockerKind::Managed) && key == own
+        matches!(kind, BlockerKind::SharedPool | BlockerKind::Managed | BlockerKind::HostPool) && key == own
     });
     // SAFETY: the caller's arguments, unchanged.
     settle(taken, unsafe { real::cuMemPoolDestroy(pool) })
@@ -112,9 +157,12 @@ pub(crate) unsafe fn cuMemPoolImportPointer(
     Ok(())
 }
 
-/// Something was allocated from a pool. Managed memory stays when its pool is destroyed.
+/// Something was allocated from a pool. It stays when the pool is destroyed.
 pub(crate) fn allocated_from(pool: MemPool, at: DevicePtr, bytes: usize) {
-    if table().any(BlockerKind::Managed, |key, _| key == address(pool.0)) {
-        table().set(BlockerKind::Managed, at.0, Entry::of(wide(bytes), 0));
+    let pool = address(pool.0);
+    let made = [BlockerKind::Managed, BlockerKind::HostPool];
+    let made = made.into_iter().find(|kind| table().any(*kind, |key, _| key == pool));
+    if let Some(kind) = made.or_else(|| lock(BY_ITSELF.get()).get(&pool).copied()) {
+        table().set(kind, at.0, Entry::of(wide(bytes), 0));
     }
 }

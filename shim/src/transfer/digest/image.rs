@@ -62,6 +62,23 @@ const fn ended<const N: usize>(text: &[u8]) -> [u8; N] {
 mod tests {
     use super::*;
 
+    /// Data of a module, constants too, have to be allocated; code goes where the driver has room for it in any case
+    /// (docs/DRIVER-VERSIONS.md, what fits on a full card).
+    #[test]
+    fn no_image_has_data_that_a_full_card_has_no_room_for() {
+        for major in [8, 9, 10, 12] {
+            let image = for_capability((major, 0));
+            for section in [&b".nv.constant3"[..], b".nv.constant4", b".nv.global"] {
+                let found = image.windows(section.len()).any(|bytes| bytes == section);
+                assert!(!found, "{major} has {}", String::from_utf8_lossy(section));
+            }
+        }
+        for line in PTX_TEXT.split(|byte| *byte == b'\n') {
+            let is_data = [&b".global"[..], b".const"].iter().any(|word| line.starts_with(word));
+            assert!(!is_data, "{}", String::from_utf8_lossy(line));
+        }
+    }
+
     #[test]
     fn machine_code_for_common_devices_and_text_for_all_others() {
         let machine = [8, 9, 10, 12];

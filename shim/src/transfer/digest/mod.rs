@@ -13,7 +13,8 @@ use core::ptr;
 
 use cuda_sys::{Device, Function, Module, Stream};
 
-use super::{Current, TransferError};
+use super::own_stream::{end_stream, own_stream};
+use super::{Current, TransferError, certain};
 use crate::driver::real;
 use plan::Plan;
 pub(super) use plan::{Span, are_one_text};
@@ -28,8 +29,6 @@ pub(super) struct Digest {
 
 /// Threads in a block, as the kernels are compiled for.
 const THREADS: c_uint = 256;
-/// `CU_STREAM_NON_BLOCKING`
-const NON_BLOCKING: c_uint = 1;
 
 /// The kernels, loaded into the context that is current on this thread as long as this lives.
 #[derive(Debug)]
@@ -177,29 +176,16 @@ struct Own(Stream);
 
 impl Own {
     fn new() -> Self {
-        let mut stream = Stream::NULL;
-        // SAFETY: `stream` is writable.
-        if let Err(error) = unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-            log!("cuStreamCreate: {error}; the default stream does");
-            stream = Stream::NULL;
-        }
-        Self(stream)
+        Self(own_stream())
     }
 
     fn wait(&self) -> Result<(), TransferError> {
-        // SAFETY: our own stream, or the default one.
-        unsafe { real::cuStreamSynchronize(self.0) }.map_err(TransferError::driver("cuStreamSynchronize"))
+        certain::wait(self.0)
     }
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if self.0.is_null() {
-            return;
-        }
-        // SAFETY: our own stream, not used any more.
-        if let Err(error) = unsafe { real::cuStreamDestroy_v2(self.0) } {
-            log!("cuStreamDestroy_v2: {error}");
-        }
+        end_stream(self.0);
     }
 }

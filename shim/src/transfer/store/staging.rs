@@ -10,13 +10,12 @@ use chunkstore::AlignedBuf;
 use cuda_sys::{Device, DevicePtr, Stream};
 
 use crate::driver::real;
-use crate::transfer::TransferError;
 use crate::transfer::context::Current;
+use crate::transfer::own_stream::{end_stream, own_stream};
+use crate::transfer::{TransferError, certain};
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: for the contexts of all devices.
 const PORTABLE: u32 = 1;
-/// `CU_STREAM_NON_BLOCKING`
-const NON_BLOCKING: u32 = 1;
 
 /// Memory for a chunk or a part of one, and the stream of its copies.
 #[derive(Debug)]
@@ -60,33 +59,17 @@ impl Staging {
             }
             self.pinned = pinned.is_ok();
         }
-        *self.stream.get_or_insert_with(|| {
-            let mut stream = Stream::NULL;
-            // SAFETY: `stream` is writable.
-            match unsafe { real::cuStreamCreate(&raw mut stream, NON_BLOCKING) } {
-                Ok(()) => stream,
-                Err(error) => {
-                    log!("cuStreamCreate: {error}; the default stream does");
-                    Stream::NULL
-                }
-            }
-        })
+        *self.stream.get_or_insert_with(own_stream)
     }
 
     /// Waits until its copies are done.
     pub(super) fn wait(&self) -> Result<(), TransferError> {
-        let Some(stream) = self.stream else { return Ok(()) };
-        // SAFETY: our own stream, or the default one.
-        unsafe { real::cuStreamSynchronize(stream) }.map_err(TransferError::driver("cuStreamSynchronize"))
+        self.stream.map_or(Ok(()), certain::wait)
     }
 
     /// Gives the stream back, while its context is current. No copy is under way.
     pub(super) fn detach(&mut self) {
-        let Some(stream) = self.stream.take().filter(|stream| !stream.is_null()) else { return };
-        // SAFETY: our own stream, not used any more.
-        if let Err(error) = unsafe { real::cuStreamDestroy_v2(stream) } {
-            log!("cuStreamDestroy: {error}");
-        }
+        self.stream.take().into_iter().for_each(end_stream);
     }
 
     /// Starts a copy from a device to `offset`.

@@ -39,7 +39,8 @@ impl Saved {
 fn verdict(driver: &Driver, memory: &[Arc<Physical>]) -> Option<CuError> {
     let created = |physical: &&Arc<Physical>| physical.prop.is_some();
     let imported = memory.iter().filter(created).any(|physical| physical.imported);
-    let on_host = memory.iter().filter(created).any(|physical| matches!(physical.place, Place::Host(_)));
+    // Also out of a pool, of which nothing is measured.
+    let on_host = memory.iter().any(|physical| matches!(physical.place, Place::Host(_)));
     let space = crate::read(&driver.memory.space);
     let opened = space.natives().any(|(_, native)| matches!(native.kind, Kind::Ipc { .. }));
     // The header: a pool that is destroyed lives on in what was obtained from it.
@@ -68,6 +69,7 @@ pub(super) fn checkpoint(driver: &'static Driver) -> CuResult {
         physical.leave_device(driver)?;
     }
     *crate::lock(&driver.saved.memory) = memory;
+    driver.contexts.living().into_iter().for_each(|context| context.leave_device(driver));
     Ok(())
 }
 
@@ -104,7 +106,11 @@ pub(super) fn restore(driver: &'static Driver, pairs: &[CheckpointGpuPair]) -> C
         driver.move_ordinal(ordinal, target);
     }
     let memory = crate::lock(&saved.memory);
-    if let Err(error) = memory.iter().try_for_each(|physical| physical.return_to_device(driver)) {
+    let contexts = driver.contexts.living();
+    let back = contexts.iter().try_for_each(|context| context.return_to_device(driver));
+    if let Err(error) =
+        back.and_then(|()| memory.iter().try_for_each(|physical| physical.return_to_device(driver)))
+    {
         saved.poisoned.store(true, Ordering::Release);
         for physical in memory.iter() {
             physical.leave_device(driver)?;

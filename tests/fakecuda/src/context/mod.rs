@@ -11,7 +11,7 @@ use std::thread::ThreadId;
 
 use cuda_sys::{Context, CuError, CuResult, result};
 
-use crate::config::MAX_DEVICES;
+use crate::config::{MAX_DEVICES, config};
 use crate::driver::{Driver, driver};
 use crate::slab::{Slab, address_of};
 use crate::work::stream::{Kind, Stream};
@@ -34,6 +34,8 @@ pub(crate) struct Ctx {
     /// All its streams, the default ones included.
     streams: Mutex<Vec<&'static Stream>>,
     legacy: AtomicPtr<Stream>,
+    /// Bytes of the device that it has taken for its streams.
+    stream_memory: AtomicUsize,
     /// The default stream of each thread that has used it.
     per_thread: Mutex<HashMap<ThreadId, &'static Stream>>,
 }
@@ -237,6 +239,34 @@ impl Ctx {
             stream.end(driver);
         }
         driver.memory.free_all_of(self);
+        self.leave_device(driver);
+        self.stream_memory.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes what streams need of the device, unless that was done before.
+    pub(crate) fn take_stream_memory(&self, driver: &Driver) -> CuResult {
+        let bytes = config().stream_memory;
+        let streams = crate::lock(&self.streams);
+        // Beside the default one.
+        let has_one = streams.len() > 1;
+        if has_one && self.stream_memory.load(Ordering::Relaxed) < bytes {
+            driver.machine.charge(driver.physical(self.ordinal())?, bytes)?;
+            self.stream_memory.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Gives the device back what streams take, for as long as the process is checkpointed.
+    pub(crate) fn leave_device(&self, driver: &Driver) {
+        if let Ok(device) = driver.physical(self.ordinal()) {
+            driver.machine.discharge(device, self.stream_memory.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Takes it again.
+    pub(crate) fn return_to_device(&self, driver: &Driver) -> CuResult {
+        let bytes = self.stream_memory.load(Ordering::Relaxed);
+        if bytes > 0 { driver.machine.charge(driver.physical(self.ordinal())?, bytes) } else { Ok(()) }
     }
 
     /// Changes when the context ends.

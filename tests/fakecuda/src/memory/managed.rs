@@ -9,7 +9,7 @@ use cuda_sys::{CuError, CuResult, DevicePtr};
 use super::space::Area;
 use super::{exhausted, host};
 use crate::args;
-use crate::context::current;
+use crate::context::{Ctx, current};
 use crate::driver::{Driver, driver};
 
 pub(crate) unsafe fn cuMemAllocManaged(dptr: *mut DevicePtr, bytesize: usize, flags: c_uint) -> CuResult {
@@ -21,11 +21,15 @@ pub(crate) unsafe fn cuMemAllocManaged(dptr: *mut DevicePtr, bytesize: usize, fl
     if bytesize == 0 || !matches!(flags, 1 | 2) {
         return Err(CuError::INVALID_VALUE);
     }
-    let at = host::map_pages(bytesize).map_err(exhausted)?;
-    let area = Area::Managed { size: bytesize, context, id: driver.memory.new_id() };
-    crate::write(&driver.memory.space).insert(at, area);
-    place.write(DevicePtr(args::wide(at)));
+    place.write(DevicePtr(args::wide(allocate(driver, context, bytesize)?)));
     Ok(())
+}
+
+pub(super) fn allocate(driver: &Driver, context: &'static Ctx, size: usize) -> CuResult<usize> {
+    let at = host::map_pages(size).map_err(exhausted)?;
+    let area = Area::Managed { size, context, id: driver.memory.new_id() };
+    crate::write(&driver.memory.space).insert(at, area);
+    Ok(at)
 }
 
 pub(super) fn free(driver: &Driver, at: usize) -> CuResult {
@@ -35,4 +39,13 @@ pub(super) fn free(driver: &Driver, at: usize) -> CuResult {
     space.remove(at);
     host::unmap_pages(at, size);
     Ok(())
+}
+
+/// The header: the end of a context cleans up all that goes with it.
+pub(super) fn free_all_of(driver: &Driver, context: &'static Ctx) {
+    let starts = crate::read(&driver.memory.space).managed_of(context);
+    for at in starts {
+        // Who frees it at the same time has freed it.
+        let _ = free(driver, at);
+    }
 }

@@ -13,6 +13,7 @@ use cuda_sys::{CuError, CuResult};
 
 use crate::slab::Slab;
 
+pub(crate) mod array;
 pub(crate) mod host;
 pub(crate) mod interop;
 pub(crate) mod ipc;
@@ -27,6 +28,7 @@ pub(crate) mod space;
 pub(crate) mod token;
 pub(crate) mod vmm;
 
+use array::Array;
 use native::Block;
 use physical::Physical;
 use pool::Pool;
@@ -47,6 +49,7 @@ pub(crate) struct Memory {
     peers: Mutex<Vec<Weak<Pool>>>,
     pub(crate) space: RwLock<Space>,
     pub(crate) objects: Slab<Object>,
+    pub(crate) arrays: Slab<Array>,
     /// Where small native allocations are.
     blocks: Mutex<Vec<Block>>,
     pub(crate) pools: Slab<MemPool>,
@@ -63,6 +66,7 @@ impl Memory {
             peers: Mutex::new(Vec::new()),
             space: RwLock::new(Space::new()?),
             objects: Slab::new(),
+            arrays: Slab::new(),
             blocks: Mutex::new(Vec::new()),
             pools: Slab::new(),
             defaults: Defaults::default(),

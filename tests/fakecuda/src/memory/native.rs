@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     Ipc { opened: u32, id: u64 },
     /// A pointer imported into an imported pool.
     PoolImport(&'static MemPool),
+    /// An array's bytes.
+    Array,
 }
 
 /// One allocation.
@@ -178,6 +180,10 @@ impl Memory {
 
     /// The end of a context frees what was allocated in it.
     pub(crate) fn free_all_of(&self, context: &'static Ctx) {
+        self.end_arrays_of(context);
+        if let Ok(driver) = driver() {
+            super::managed::free_all_of(driver, context);
+        }
         let removed = crate::write(&self.space).remove_all_of(context);
         for (at, native) in removed {
             self.give_back(at, *native);

@@ -1,13 +1,13 @@
 //! Memory pools and stream-ordered allocation.
 //!
-//! An allocation can be used at once; its free takes effect when the stream gets there. A pool can be exported as a descriptor and
-//! imported by another process, which then imports single pointers. A process that holds an imported pool cannot be
-//! restored (docs/DRIVER-VERSIONS.md, what a process holds: 304).
+//! An allocation can be used at once; its free takes effect when the stream gets there.
 
 #![allow(non_snake_case, reason = "the driver's own names")]
 
+pub(crate) mod sharing;
+
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
 
 use cuda_sys::{
@@ -16,26 +16,19 @@ use cuda_sys::{
 };
 
 use super::native::Kind;
-use super::physical::{Origin, Physical, Place};
+use super::physical::{Physical, Place};
 use super::space::Area;
-use super::token;
+use super::{GRANULE, managed};
 use crate::args;
 use crate::config::MAX_DEVICES;
-use crate::context::{Ctx, current};
+use crate::context::Ctx;
 use crate::device::calls::ordinal;
 use crate::driver::{Driver, driver};
-use crate::machine::shares::{self, Held};
+use crate::machine::shares::Held;
 use crate::slab::address_of;
 use crate::trace::violation;
 use crate::work::op::Op;
 use crate::work::{self, stream};
-
-/// The descriptor names a pool.
-const POOL_TOKEN: u64 = u64::from_le_bytes(*b"fakepool");
-/// The bytes name an allocation of a pool.
-const POINTER: u64 = u64::from_le_bytes(*b"fakepptr");
-/// Bytes of `CUmemPoolPtrExportData`.
-const POINTER_BYTES: usize = 64;
 
 /// `CUmemPoolProps`
 #[derive(Clone, Copy, Debug)]
@@ -56,8 +49,19 @@ pub(crate) struct MemPool {
     state: Mutex<State>,
 }
 
+/// Where what is allocated from a pool lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+enum Ground {
+    #[default]
+    Device,
+    /// Nothing is measured of these two; what is allocated from them is what other calls make there.
+    Host,
+    Managed,
+}
+
 #[derive(Debug, Default)]
 struct State {
+    ground: Ground,
     ordinal: usize,
     exportable: bool,
     default: bool,
@@ -72,6 +76,8 @@ struct State {
 pub(crate) struct Defaults {
     default: [Mutex<Option<&'static MemPool>>; MAX_DEVICES],
     current: [Mutex<Option<&'static MemPool>>; MAX_DEVICES],
+    /// Those that are not on a device, by where they are.
+    elsewhere: Mutex<BTreeMap<(Ground, u32, c_int), &'static MemPool>>,
 }
 
 impl MemPool {
@@ -117,6 +123,62 @@ pub(crate) unsafe fn cuDeviceGetDefaultMemPool(pool_out: *mut PoolHandle, dev: D
     Ok(())
 }
 
+/// Where a pool of this kind is at a location. One that is managed need not have one.
+fn ground(driver: &Driver, location: MemLocation, kind: AllocationType) -> CuResult<(Ground, usize)> {
+    let host = matches!(location.kind, LocationType::HOST | LocationType::HOST_NUMA);
+    match (kind, location.kind) {
+        (AllocationType::PINNED, LocationType::DEVICE) => {
+            Ok((Ground::Device, ordinal(driver, Device(location.id))?))
+        }
+        (AllocationType::PINNED, _) if host => Ok((Ground::Host, 0)),
+        (AllocationType::MANAGED, LocationType(0) | LocationType::DEVICE) => Ok((Ground::Managed, 0)),
+        (AllocationType::MANAGED, _) if host => Ok((Ground::Managed, 0)),
+        _ => Err(CuError::INVALID_VALUE),
+    }
+}
+
+/// The default pool of a location, or what was set in its place.
+unsafe fn pool_at(
+    pool: *mut PoolHandle,
+    location: *mut MemLocation,
+    kind: c_uint,
+    of_device: fn(&Driver, usize) -> CuResult<&'static MemPool>,
+) -> CuResult {
+    let driver = driver()?;
+    // SAFETY: the caller's promise.
+    let place = unsafe { args::out(pool) }?;
+    // SAFETY: the caller's promise.
+    let location = unsafe { args::read(location) }?;
+    let (ground, ordinal) = ground(driver, location, AllocationType(kind))?;
+    let found = if ground == Ground::Device {
+        of_device(driver, ordinal)?
+    } else {
+        let mut elsewhere = crate::lock(&driver.memory.defaults.elsewhere);
+        let make = || new_pool(driver, State { ground, default: true, ..State::default() });
+        *elsewhere.entry((ground, location.kind.0, location.id)).or_insert_with(make)
+    };
+    place.write(found.handle());
+    Ok(())
+}
+
+pub(crate) unsafe fn cuMemGetDefaultMemPool(
+    pool_out: *mut PoolHandle,
+    location: *mut MemLocation,
+    kind: c_uint,
+) -> CuResult {
+    // SAFETY: the caller's promise.
+    unsafe { pool_at(pool_out, location, kind, default_pool) }
+}
+
+pub(crate) unsafe fn cuMemGetMemPool(
+    pool: *mut PoolHandle,
+    location: *mut MemLocation,
+    kind: c_uint,
+) -> CuResult {
+    // SAFETY: the caller's promise.
+    unsafe { pool_at(pool, location, kind, current_pool) }
+}
+
 pub(crate) unsafe fn cuDeviceGetMemPool(pool: *mut PoolHandle, dev: Device) -> CuResult {
     let driver = driver()?;
     // SAFETY: the caller's promise.
@@ -140,12 +202,9 @@ pub(crate) unsafe fn cuMemPoolCreate(pool: *mut PoolHandle, pool_props: *const c
     let place = unsafe { args::out(pool) }?;
     // SAFETY: the caller's promise.
     let props = unsafe { args::read(pool_props.cast::<Props>()) }?;
-    if props.kind != AllocationType::PINNED || props.location.kind != LocationType::DEVICE {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let ordinal = ordinal(driver, Device(props.location.id))?;
+    let (ground, ordinal) = ground(driver, props.location, props.kind)?;
     let exportable = props.handle_types == HandleType::POSIX_FD;
-    place.write(new_pool(driver, State { ordinal, exportable, ..State::default() }).handle());
+    place.write(new_pool(driver, State { ground, ordinal, exportable, ..State::default() }).handle());
     Ok(())
 }
 
@@ -224,14 +283,22 @@ fn allocate(
     if size == 0 {
         return Err(CuError::INVALID_VALUE);
     }
-    let (exportable, imported) = {
+    let (ground, exportable, imported) = {
         let state = crate::lock(&pool.state);
-        (state.exportable, state.imported)
+        (state.ground, state.exportable, state.imported)
     };
     if imported {
         return Err(CuError::INVALID_VALUE);
     }
-    driver.memory.allocate_whole(driver, context, size, exportable, Kind::Pool(pool))
+    match ground {
+        Ground::Device => driver.memory.allocate_whole(driver, context, size, exportable, Kind::Pool(pool)),
+        Ground::Host => {
+            let rounded = size.checked_next_multiple_of(GRANULE).ok_or(CuError::OUT_OF_MEMORY)?;
+            let memory = Physical::create(driver, rounded, Place::Host(0), None, exportable)?;
+            driver.memory.place_whole(context, size, memory, 0, Kind::Pool(pool))
+        }
+        Ground::Managed => managed::allocate(driver, context, size),
+    }
 }
 
 pub(crate) unsafe fn cuMemAllocAsync(dptr: *mut DevicePtr, bytesize: usize, h_stream: Stream) -> CuResult {
@@ -275,119 +342,4 @@ pub(crate) unsafe fn cuMemFreeAsync(dptr: DevicePtr, h_stream: Stream) -> CuResu
         }
     }
     stream.submit(Op::Free(at), Vec::new()).map(|_| ())
-}
-
-pub(crate) unsafe fn cuMemPoolExportToShareableHandle(
-    handle_out: *mut c_void,
-    pool: PoolHandle,
-    handle_type: HandleType,
-    flags: u64,
-) -> CuResult {
-    let driver = driver()?;
-    // SAFETY: the caller's promise: for a descriptor the place holds an `int`.
-    let place = unsafe { args::out(handle_out.cast::<c_int>()) }?;
-    let pool = named(driver, pool)?;
-    let mut state = crate::lock(&pool.state);
-    if flags != 0 || handle_type != HandleType::POSIX_FD || !state.exportable {
-        return Err(CuError::INVALID_VALUE);
-    }
-    if state.share.is_none() {
-        state.share = Some(driver.machine.new_share(shares::Kind::Pool, None, 0)?);
-    }
-    let held = state.share.as_ref().ok_or(CuError::OPERATING_SYSTEM)?;
-    let mut words = [0; token::WORDS];
-    let device = args::wide(driver.physical(state.ordinal)?);
-    for (word, value) in words.iter_mut().zip([POOL_TOKEN, args::wide(held.number), held.id, device]) {
-        *word = value;
-    }
-    let file = driver.memory.own_pool(true).file();
-    place.write(token::make(&words, &[file.as_fd(), held.lock().as_fd()])?.into_raw_fd());
-    Ok(())
-}
-
-pub(crate) unsafe fn cuMemPoolImportFromShareableHandle(
-    pool_out: *mut PoolHandle,
-    handle: *mut c_void,
-    handle_type: HandleType,
-    flags: u64,
-) -> CuResult {
-    let driver = driver()?;
-    // SAFETY: the caller's promise.
-    let place = unsafe { args::out(pool_out) }?;
-    let number = c_int::try_from(handle.addr()).map_err(|_| CuError::INVALID_VALUE)?;
-    if flags != 0 || handle_type != HandleType::POSIX_FD || number < 0 {
-        return Err(CuError::INVALID_VALUE);
-    }
-    // SAFETY: used for the length of this call; a number that is no open descriptor gives an error of the kernel.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    let ([_, share, id, device, ..], [_file, lock]) = token::read(descriptor, POOL_TOKEN)?;
-    let ordinal = driver.ordinal_of(args::size(device)).ok_or(CuError::INVALID_DEVICE)?;
-    let held = driver.machine.join_share(args::size(share), id, lock).ok_or(CuError::INVALID_VALUE)?;
-    let state = State { ordinal, imported: true, share: Some(held), ..State::default() };
-    place.write(new_pool(driver, state).handle());
-    Ok(())
-}
-
-/// The bytes name the memory by where its process keeps a descriptor of its file.
-pub(crate) unsafe fn cuMemPoolExportPointer(share_data_out: *mut c_void, ptr: DevicePtr) -> CuResult {
-    let driver = driver()?;
-    // SAFETY: the caller's promise.
-    let place = unsafe { args::out(share_data_out.cast::<[u64; POINTER_BYTES / 8]>()) }?;
-    let at = args::size(ptr.0);
-    let space = crate::read(&driver.memory.space);
-    let Some(Area::Native(native)) = space.at(at) else { return Err(CuError::INVALID_VALUE) };
-    let Kind::Pool(pool) = native.kind else { return Err(CuError::INVALID_VALUE) };
-    if !crate::lock(&pool.state).exportable {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let words = native.memory.share(driver, |origin, pool, _| {
-        let descriptor = u64::from(std::os::fd::AsRawFd::as_raw_fd(pool.file()).unsigned_abs());
-        Ok([
-            POINTER,
-            std::process::id().into(),
-            descriptor,
-            args::wide(origin.share),
-            origin.id,
-            args::wide(origin.offset),
-            args::wide(native.size),
-            args::wide(driver.physical(native.ordinal)?),
-        ])
-    })?;
-    place.write(words);
-    Ok(())
-}
-
-pub(crate) unsafe fn cuMemPoolImportPointer(
-    ptr_out: *mut DevicePtr,
-    pool: PoolHandle,
-    share_data: *mut c_void,
-) -> CuResult {
-    let driver = driver()?;
-    let context = current()?;
-    // SAFETY: the caller's promise.
-    let place = unsafe { args::out(ptr_out) }?;
-    let pool = named(driver, pool)?;
-    // SAFETY: the caller's promise.
-    let words = unsafe { args::read(share_data.cast::<[u64; POINTER_BYTES / 8]>()) }?;
-    let [kind, pid, descriptor, share, id, offset, size, device] = words;
-    if kind != POINTER || !pool.is_imported() {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let ordinal = driver.ordinal_of(args::size(device)).ok_or(CuError::INVALID_DEVICE)?;
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(format!("/proc/{pid}/fd/{descriptor}"))
-        .map_err(|_| CuError::INVALID_VALUE)?;
-    let file = driver.memory.peer_pool(file.into())?;
-    let (offset, size) = (args::size(offset), args::size(size));
-    if !file.contains(offset, size) {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let held = driver.machine.open_share(args::size(share), id).ok_or(CuError::INVALID_VALUE)?;
-    let origin = Origin { share: held.number, id, offset, size };
-    let memory = Physical::import(driver, file, origin, Place::Device(ordinal), None, held);
-    let at = driver.memory.place_whole(context, size, memory, 0, Kind::PoolImport(pool))?;
-    place.write(DevicePtr(args::wide(at)));
-    Ok(())
 }

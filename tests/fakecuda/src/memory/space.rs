@@ -213,6 +213,13 @@ impl Space {
         removed
     }
 
+    /// Where the managed memory of a context begins.
+    pub(crate) fn managed_of(&self, context: &'static Ctx) -> Vec<usize> {
+        let of_context =
+            |area: &Area| matches!(area, Area::Managed { context: of, .. } if std::ptr::eq(*of, context));
+        self.areas.iter().filter(|(_, area)| of_context(area)).map(|(at, _)| *at).collect()
+    }
+
     /// Every allocation that the driver placed.
     pub(crate) fn natives(&self) -> impl Iterator<Item = (usize, &Native)> {
         self.areas.iter().filter_map(|(&at, area)| match area {
@@ -273,7 +280,10 @@ impl Space {
                 }
             }
             Area::Native(native) => {
-                if agent.reach & 1 << native.ordinal == 0 {
+                // The header: opening enables access for the device of the opener, where that is another one.
+                let opened = matches!(native.kind, Kind::Ipc { .. });
+                let by_opener = opened && native.context.ordinal() == agent.ordinal;
+                if agent.reach & 1 << native.ordinal == 0 && !by_opener {
                     return Err(Fault::NoAccess(address));
                 }
                 let inside = address - start;

@@ -11,7 +11,8 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cuda_sys::{
-    Context, CuError, CuResult, DevicePtr, Memcpy2D, Memcpy3D, Memcpy3DPeer, MemoryType, Stream as Handle,
+    Array, Context, CuError, CuResult, DevicePtr, Memcpy2D, Memcpy3D, Memcpy3DPeer, MemoryType,
+    Stream as Handle,
 };
 
 use super::capture;
@@ -21,6 +22,7 @@ use super::stream::{self, Stream};
 use crate::args;
 use crate::context::Ctx;
 use crate::driver::driver;
+use crate::memory::array;
 use crate::memory::space::Area;
 use crate::trace::violation;
 
@@ -37,7 +39,7 @@ pub(super) enum Return {
 }
 
 /// An end in memory that must be the driver's.
-fn device_end(call: &str, context: &Ctx, at: usize) -> CuResult<End> {
+pub(super) fn device_end(call: &str, context: &Ctx, at: usize) -> CuResult<End> {
     let space = crate::read(&driver()?.memory.space);
     if space.find(at).is_none() {
         violation(format_args!("{call}: {at:#x} is no device memory"));
@@ -47,7 +49,7 @@ fn device_end(call: &str, context: &Ctx, at: usize) -> CuResult<End> {
 }
 
 /// An end wherever it is.
-fn any_end(context: &Ctx, at: usize) -> CuResult<End> {
+pub(super) fn any_end(context: &Ctx, at: usize) -> CuResult<End> {
     let known = crate::read(&driver()?.memory.space).find(at).is_some();
     Ok(if known { End::Known(at, copier(context)) } else { End::Unknown(at) })
 }
@@ -68,7 +70,7 @@ fn is_sync(end: &End) -> bool {
 }
 
 /// Checks a copy and gives it to the stream.
-fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuResult {
+pub(super) fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuResult {
     if copy.width == 0 || copy.height == 0 {
         return Ok(());
     }
@@ -94,7 +96,7 @@ fn copy(call: &str, stream: &'static Stream, mut copy: Copy, how: Return) -> CuR
     Ok(())
 }
 
-fn line(to: End, from: End, width: usize) -> Copy {
+pub(super) fn line(to: End, from: End, width: usize) -> Copy {
     Copy { to, from, to_pitch: width, from_pitch: width, width, height: 1 }
 }
 
@@ -194,29 +196,61 @@ pub(super) fn rows_of(copy: Memcpy3D) -> CuResult<Memcpy2D> {
     })
 }
 
+/// One side of a copy of rows, as it is described.
+struct Side {
+    kind: MemoryType,
+    host: *const c_void,
+    device: DevicePtr,
+    array: Array,
+    start: (usize, usize),
+    pitch: usize,
+}
+
+impl Side {
+    /// Where it begins for this context, and how far it is from one row to the next. An array's rows are as long as they are.
+    fn end(&self, context: &Ctx, extent: (usize, usize)) -> CuResult<(End, usize)> {
+        let ((x, y), (width, height)) = (self.start, extent);
+        if self.kind == MemoryType::ARRAY {
+            let array = array::named(self.array, "cuMemcpy2D")?;
+            let at = array.part("cuMemcpy2D", self.start, extent)?;
+            return Ok((End::Known(at, copier(context)), array.row));
+        }
+        if height > 1 && self.pitch < width {
+            return Err(CuError::INVALID_VALUE);
+        }
+        let start = x + y * self.pitch;
+        let end = match self.kind {
+            MemoryType::HOST => any_end(context, self.host.expose_provenance() + start),
+            MemoryType::DEVICE => device_end("cuMemcpy2D", context, args::size(self.device.0) + start),
+            MemoryType::UNIFIED => any_end(context, args::size(self.device.0) + start),
+            _ => Err(CuError::NOT_SUPPORTED),
+        };
+        Ok((end?, self.pitch))
+    }
+}
+
 /// The copy of rows that is meant, for the contexts of its target and of its source.
 pub(super) fn describe(rows: &Memcpy2D, to_context: &Ctx, from_context: &Ctx) -> CuResult<Copy> {
-    let end = |context, kind, host: *const c_void, device: DevicePtr, start: usize| match kind {
-        MemoryType::HOST => any_end(context, host.expose_provenance() + start),
-        MemoryType::DEVICE => device_end("cuMemcpy2D", context, args::size(device.0) + start),
-        MemoryType::UNIFIED => any_end(context, args::size(device.0) + start),
-        _ => Err(CuError::NOT_SUPPORTED),
-    };
     let pitch = |pitch: usize| if pitch == 0 { rows.width } else { pitch };
-    let (from_pitch, to_pitch) = (pitch(rows.src_pitch), pitch(rows.dst_pitch));
-    if rows.height > 1 && (from_pitch < rows.width || to_pitch < rows.width) {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let from = rows.src_x + rows.src_y * from_pitch;
-    let to = rows.dst_x + rows.dst_y * to_pitch;
-    Ok(Copy {
-        to: end(to_context, rows.dst_kind, rows.dst_host.cast_const(), rows.dst_device, to)?,
-        from: end(from_context, rows.src_kind, rows.src_host, rows.src_device, from)?,
-        to_pitch,
-        from_pitch,
-        width: rows.width,
-        height: rows.height,
-    })
+    let to = Side {
+        kind: rows.dst_kind,
+        host: rows.dst_host.cast_const(),
+        device: rows.dst_device,
+        array: rows.dst_array,
+        start: (rows.dst_x, rows.dst_y),
+        pitch: pitch(rows.dst_pitch),
+    };
+    let from = Side {
+        kind: rows.src_kind,
+        host: rows.src_host,
+        device: rows.src_device,
+        array: rows.src_array,
+        start: (rows.src_x, rows.src_y),
+        pitch: pitch(rows.src_pitch),
+    };
+    let extent = (rows.width, rows.height);
+    let ((to, to_pitch), (from, from_pitch)) = (to.end(to_context, extent)?, from.end(from_context, extent)?);
+    Ok(Copy { to, from, to_pitch, from_pitch, width: rows.width, height: rows.height })
 }
 
 /// # Safety

@@ -5,8 +5,9 @@
 
 use std::ffi::{c_uint, c_void};
 
-use cuda_sys::{Context, CuResult, DevicePtr, Stream};
+use cuda_sys::{Array, Context, CuResult, DevicePtr, Stream};
 
+use super::array_copies::{array_to_device, array_to_host, device_to_array, host_to_array};
 use super::copy_calls::Return::{Completed, Queued};
 use super::copy_calls::{
     LEGACY, copy_2d, copy_3d, copy_3d_peer, device_to_device, device_to_host, host_to_device, peer, set,
@@ -16,6 +17,13 @@ use super::per_thread::OWN;
 
 macro_rules! forms {
     (fn $legacy:ident / $own:ident / $named:ident($($arg:ident: $ty:ty),*) = $how:ident($($given:expr),*)) => {
+        forms! { fn $legacy/$own($($arg: $ty),*) = $how($($given),*) }
+
+        pub(crate) unsafe fn $named($($arg: $ty,)* h_stream: Stream) -> CuResult {
+            $how($($given,)* h_stream, Queued)
+        }
+    };
+    (fn $legacy:ident / $own:ident($($arg:ident: $ty:ty),*) = $how:ident($($given:expr),*)) => {
         pub(crate) unsafe fn $legacy($($arg: $ty),*) -> CuResult {
             $how($($given,)* LEGACY, Completed)
         }
@@ -23,13 +31,13 @@ macro_rules! forms {
         pub(crate) unsafe fn $own($($arg: $ty),*) -> CuResult {
             $how($($given,)* OWN, Completed)
         }
-
-        pub(crate) unsafe fn $named($($arg: $ty,)* h_stream: Stream) -> CuResult {
-            $how($($given,)* h_stream, Queued)
-        }
     };
 }
 
+forms! { fn cuMemcpyHtoA_v2/cuMemcpyHtoA_v2_ptds/cuMemcpyHtoAAsync_v2(dst_array: Array, dst_offset: usize, src_host: *const c_void, byte_count: usize) = host_to_array((dst_array, dst_offset), src_host, byte_count) }
+forms! { fn cuMemcpyAtoH_v2/cuMemcpyAtoH_v2_ptds/cuMemcpyAtoHAsync_v2(dst_host: *mut c_void, src_array: Array, src_offset: usize, byte_count: usize) = array_to_host(dst_host, (src_array, src_offset), byte_count) }
+forms! { fn cuMemcpyDtoA_v2/cuMemcpyDtoA_v2_ptds(dst_array: Array, dst_offset: usize, src_device: DevicePtr, byte_count: usize) = device_to_array((dst_array, dst_offset), src_device, byte_count) }
+forms! { fn cuMemcpyAtoD_v2/cuMemcpyAtoD_v2_ptds(dst_device: DevicePtr, src_array: Array, src_offset: usize, byte_count: usize) = array_to_device(dst_device, (src_array, src_offset), byte_count) }
 forms! { fn cuMemcpyHtoD_v2/cuMemcpyHtoD_v2_ptds/cuMemcpyHtoDAsync_v2(dst_device: DevicePtr, src_host: *const c_void, byte_count: usize) = host_to_device(dst_device, src_host, byte_count) }
 forms! { fn cuMemcpyDtoH_v2/cuMemcpyDtoH_v2_ptds/cuMemcpyDtoHAsync_v2(dst_host: *mut c_void, src_device: DevicePtr, byte_count: usize) = device_to_host(dst_host, src_device, byte_count) }
 forms! { fn cuMemcpyDtoD_v2/cuMemcpyDtoD_v2_ptds/cuMemcpyDtoDAsync_v2(dst_device: DevicePtr, src_device: DevicePtr, byte_count: usize) = device_to_device(dst_device, src_device, byte_count) }

@@ -5,6 +5,7 @@ use cuda_sys::CuResult;
 use crate::driver::Driver;
 use crate::trace::violation;
 
+mod array_copies;
 pub(crate) mod capture;
 pub(crate) mod copy;
 pub(crate) mod copy_calls;

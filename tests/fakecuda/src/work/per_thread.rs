@@ -41,6 +41,8 @@ per_thread! {
     fn cuMemcpy2DAsync_v2_ptsz = cuMemcpy2DAsync_v2(p_copy: *const c_void, h_stream: Stream) on h_stream;
     fn cuMemcpy3DAsync_v2_ptsz = cuMemcpy3DAsync_v2(p_copy: *const c_void, h_stream: Stream) on h_stream;
     fn cuMemcpy3DPeerAsync_ptsz = cuMemcpy3DPeerAsync(p_copy: *const c_void, h_stream: Stream) on h_stream;
+    fn cuMemcpyAtoHAsync_v2_ptsz = cuMemcpyAtoHAsync_v2(dst_host: *mut c_void, src_array: Array, src_offset: usize, byte_count: usize, h_stream: Stream) on h_stream;
+    fn cuMemcpyHtoAAsync_v2_ptsz = cuMemcpyHtoAAsync_v2(dst_array: Array, dst_offset: usize, src_host: *const c_void, byte_count: usize, h_stream: Stream) on h_stream;
     fn cuMemcpyAsync_ptsz = cuMemcpyAsync(dst: DevicePtr, src: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;
     fn cuMemcpyDtoDAsync_v2_ptsz = cuMemcpyDtoDAsync_v2(dst_device: DevicePtr, src_device: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;
     fn cuMemcpyDtoHAsync_v2_ptsz = cuMemcpyDtoHAsync_v2(dst_host: *mut c_void, src_device: DevicePtr, byte_count: usize, h_stream: Stream) on h_stream;

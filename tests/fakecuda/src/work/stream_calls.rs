@@ -26,6 +26,7 @@ pub(crate) unsafe fn cuStreamCreateWithPriority(
     if flags > 1 {
         return Err(CuError::INVALID_VALUE);
     }
+    context.take_stream_memory(driver)?;
     let stream = Stream::create(driver, context, Kind::Created, flags, priority.clamp(-5, 0));
     context.add_stream(stream);
     place.write(stream.handle());

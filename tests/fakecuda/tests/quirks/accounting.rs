@@ -36,6 +36,32 @@ fn a_device_has_only_so_much_memory_for_all() {
     );
 }
 
+/// docs/DRIVER-VERSIONS.md, what fits on a full card.
+#[test]
+fn the_second_stream_of_a_context_takes_memory_for_all_and_a_full_card_has_none_for_it() {
+    machine().with("FAKECUDA_MEMORY", "16777216").with("FAKECUDA_STREAM_MEMORY", "2097152").test(
+        "accounting::the_second_stream_of_a_context_takes_memory_for_all_and_a_full_card_has_none_for_it",
+        |_| {
+            start();
+            let at = alloc(16 * MIB).unwrap();
+            let first = stream(1);
+            let mut none = Stream::NULL;
+            assert_eq!(cuStreamCreate(&raw mut none, 1), Err(CuError::OUT_OF_MEMORY));
+            cuMemFree_v2(at).unwrap();
+            let streams = [first, stream(1), stream(1)];
+            assert_eq!(used(), 2 * MIB);
+            for stream in streams {
+                cuStreamDestroy_v2(stream).unwrap();
+            }
+            assert_eq!(used(), 2 * MIB, "until the context ends");
+            assert_eq!(alloc(16 * MIB), Err(CuError::OUT_OF_MEMORY));
+            cuDevicePrimaryCtxReset_v2(Device(0)).unwrap();
+            start();
+            assert_eq!(used(), 0);
+        },
+    );
+}
+
 #[test]
 fn small_allocations_share_granules() {
     machine().test("accounting::small_allocations_share_granules", |_| {

@@ -125,6 +125,20 @@ fn memory_of_the_host_makes_the_restore_fail_for_good() {
     });
 }
 
+/// Of pools nothing is measured: what they make is taken for no better.
+#[test]
+fn memory_out_of_a_pool_of_the_host_does_the_same() {
+    machine().test("left_behind::memory_out_of_a_pool_of_the_host_does_the_same", |me| {
+        let result = restore_of(me, || {
+            let (mut pool, mut at) = (MemPool::NULL, DevicePtr(0));
+            let mut location = MemLocation { kind: LocationType::HOST_NUMA, id: 0 };
+            cuMemGetDefaultMemPool(&raw mut pool, &raw mut location, AllocationType::PINNED.0).unwrap();
+            cuMemAllocFromPoolAsync(&raw mut at, 100, pool, own_stream()).unwrap();
+        });
+        assert!(result.is_none_or(|result| result == Err(CuError::UNKNOWN)), "{result:?}");
+    });
+}
+
 #[test]
 fn released_memory_of_the_host_is_harmless() {
     machine().test("left_behind::released_memory_of_the_host_is_harmless", |me| {

@@ -7,6 +7,7 @@ mod helpers;
 mod process;
 
 mod accounting;
+mod arrays;
 mod capture;
 mod checkpoint;
 mod copies;

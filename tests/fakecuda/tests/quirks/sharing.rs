@@ -209,3 +209,33 @@ fn an_exporter_finds_its_memory_free_again() {
         assert_eq!(used(), 0);
     });
 }
+
+/// The header: opening enables peer access as needed.
+#[test]
+fn the_device_that_opens_reaches_what_it_has_opened() {
+    machine().test("sharing::the_device_that_opens_reaches_what_it_has_opened", |me| {
+        let mut handle = IpcMemHandle { reserved: [0; 64] };
+        if me.role() == "opener" {
+            start_on(1);
+            let words = me.parent().receive();
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            handle.reserved.copy_from_slice(&bytes);
+            let mut at = DevicePtr(0);
+            cuIpcOpenMemHandle_v2(&raw mut at, handle, 1).unwrap();
+            launch(kernel("fill"), Stream::NULL, &[at.0, 1, 8]).unwrap();
+            cuCtxSynchronize().unwrap();
+            me.parent().send(&[]);
+            return;
+        }
+        start_on(0);
+        let at = alloc(4 * MIB).unwrap();
+        cuIpcGetMemHandle(&raw mut handle, at).unwrap();
+        let other = me.start("opener");
+        let words = handle.reserved.chunks_exact(8);
+        let words: Vec<u64> = words.map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+        other.link.send(&words);
+        other.link.receive();
+        assert_eq!(read(at, 1).unwrap(), [8]);
+        other.finish();
+    });
+}

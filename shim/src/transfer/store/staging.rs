@@ -21,7 +21,8 @@ const PORTABLE: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) memory: AlignedBuf,
-    pinned: bool,
+    /// Whether it is registered, once that was tried.
+    pinned: Option<bool>,
     /// Of the device that the memory is used with at the moment.
     stream: Option<Stream>,
 }
@@ -36,7 +37,7 @@ impl Staging {
         // A device goes on writing to the pages that it knows: a child must not make others of them.
         // SAFETY: the mapping just made, whose content is not touched.
         unsafe { libc::madvise(memory.as_ptr().cast_mut().cast(), memory.len(), libc::MADV_DONTFORK) };
-        Ok(Self { memory, pinned: false, stream: None })
+        Ok(Self { memory, pinned: None, stream: None })
     }
 
     /// Has the system give it all its pages at once: first touches are slow, and whoever registers it waits for them.
@@ -50,14 +51,14 @@ impl Staging {
     /// Makes it ready for copies of the device whose context is current. What cannot be registered is copied more
     /// slowly, and without a stream of its own the default one does: a card with no byte free may give neither.
     fn attach(&mut self) -> Stream {
-        if !self.pinned {
+        if self.pinned.is_none() {
             let start = self.memory.as_mut_ptr();
             // SAFETY: mapped memory of this length, registered until it is dropped.
             let pinned = unsafe { real::cuMemHostRegister_v2(start.cast(), self.memory.len(), PORTABLE) };
             if let Err(error) = pinned {
                 log!("cuMemHostRegister: {error}; copies are slower without");
             }
-            self.pinned = pinned.is_ok();
+            self.pinned = Some(pinned.is_ok());
         }
         *self.stream.get_or_insert_with(own_stream)
     }
@@ -113,7 +114,7 @@ impl Drop for Staging {
             log!("a staging buffer: {error}");
         }
         self.detach();
-        if self.pinned {
+        if self.pinned == Some(true) {
             let start = self.memory.as_mut_ptr();
             // SAFETY: registered by `attach`.
             if let Err(error) = unsafe { real::cuMemHostUnregister(start.cast()) } {

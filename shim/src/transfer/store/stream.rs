@@ -7,8 +7,8 @@
 //! A thread has a chunk to itself, so that no two write to one file. A slot is so small that what a device has copied
 //! there is still in the processor's cache when it is written, and that making it costs nothing.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use chunkstore::{Begun, Chunk, Put, Writer};
 use cuda_sys::Device;
@@ -40,6 +40,8 @@ pub(super) struct Course<'a> {
     phases: &'a Phases,
     put: &'a Mutex<Vec<Option<Put>>>,
     trouble: Trouble,
+    /// Why a thread could do nothing.
+    refused: Mutex<Option<TransferError>>,
 }
 
 /// Slots that copies of one device are made to. They are given back while its context is current.
@@ -67,40 +69,55 @@ pub(super) fn save(
     let Some(first) = first else { return Ok(()) };
     let seen = job.subjects.get(first.object).and_then(Subject::on_device);
     let Some((device, _)) = seen else { return Err((None, TransferError::Panicked)) };
-    let (next, trouble) = (AtomicUsize::new(0), Trouble::default());
-    let course = Course { job, numbers, next, device, stop, writer, phases, put, trouble };
-    let body = || {
-        if let Err(error) = course.work() {
-            log!("{error}; there is one thread less");
-        }
-    };
+    let (next, trouble, refused) = (AtomicUsize::new(0), Trouble::default(), Mutex::default());
+    let course = Course { job, numbers, next, device, stop, writer, phases, put, trouble, refused };
+    let body = || course.work();
     let threads = threads.min(numbers.len()).min(buffers.saturating_mul(THREADS_PER_BUFFER));
-    let led = with_drivers(threads.saturating_sub(1), &body, &|| (), || course.work());
+    let led = with_drivers(threads.saturating_sub(1), &body, &|| (), body);
     if let Some((object, error)) = course.trouble.first() {
         return Err((Some(object), error));
     }
-    led.and_then(|led| led.and(stop.check())).map_err(|error| (None, error))
+    led.and_then(|()| stop.check()).and_then(|()| course.outcome()).map_err(|error| (None, error))
 }
 
 impl Course<'_> {
-    /// What each thread does. An error is one of the thread's own, before it has begun with a chunk.
-    fn work(&self) -> Result<(), TransferError> {
-        let mut slots = Slots::new(self.device)?;
+    /// What each thread does. One that has no slots leaves the chunks to the others.
+    fn work(&self) {
+        match Slots::new(self.device) {
+            Ok(mut slots) => self.take_turns(&mut slots),
+            Err(error) => {
+                log!("{error}; there is one thread less");
+                self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+            }
+        }
+    }
+
+    fn take_turns(&self, slots: &mut Slots) {
         while self.stop.check().is_ok()
             && let Some(number) = self.numbers.get(self.next.fetch_add(1, Ordering::Relaxed))
         {
-            let (Some(planned), Some(Known::Digest(digest))) =
-                (self.job.planned.get(*number), self.job.known.get(*number))
-            else {
-                return Err(TransferError::Panicked);
-            };
-            let object = planned.parts.first().map_or(0, |part| part.object);
-            let chunk = Chunk { digest: *digest, len: planned.len };
-            if let Some(put) = self.trouble.unless(object, || self.one(chunk, planned, &mut slots)) {
+            let planned = self.job.planned.get(*number);
+            let object = planned.and_then(|planned| planned.parts.first()).map_or(0, |part| part.object);
+            let put = self.trouble.unless(object, || {
+                let (Some(planned), Some(Known::Digest(digest))) = (planned, self.job.known.get(*number))
+                else {
+                    return Err(TransferError::Panicked);
+                };
+                self.one(Chunk { digest: *digest, len: planned.len }, planned, slots)
+            });
+            if let Some(put) = put {
                 settle(self.put, *number, put);
             }
         }
-        Ok(())
+    }
+
+    /// An error where a chunk is left that no thread has begun with, because none had slots.
+    fn outcome(&self) -> Result<(), TransferError> {
+        if self.next.load(Ordering::Relaxed) >= self.numbers.len() {
+            return Ok(());
+        }
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Err(refused.unwrap_or(TransferError::Panicked))
     }
 
     fn one(&self, chunk: Chunk, planned: &Planned, slots: &mut Slots) -> Result<Put, TransferError> {

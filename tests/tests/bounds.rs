@@ -1,6 +1,7 @@
 //! What a save to a store and a load from one take of the process's host memory, threads and GPU memory.
 #![allow(clippy::indexing_slicing, reason = "a test that cannot go on fails, and says where")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,39 +25,104 @@ struct Use {
     lanes: usize,
 }
 
-impl Use {
-    fn of(pid: i32) -> Result<Self> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
-        let memory: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-        let threads = Thread::all(pid)?;
-        let counts = |thread: &&Thread, name: &str| thread.name == name && !thread.is_ending;
-        let count = |name: &str| threads.iter().filter(|thread| counts(thread, name)).count();
-        Ok(Self { memory: memory << 10, threads: count("nvsnap-copy"), lanes: count("nvsnap-lane") })
-    }
+/// Memory of a process's own, and its threads.
+fn look(pid: i32) -> Result<(u64, Vec<Thread>)> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("RssAnon")?;
+    let memory: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    // One that was joined may be there for a moment still.
+    let threads = Thread::all(pid)?.into_iter().filter(|thread| !thread.is_ending);
+    Ok((memory << 10, threads.collect()))
+}
 
-    /// The most at any moment at which somebody looked while `work` went on.
+impl Use {
+    /// The most at any moment at which somebody looked while `work` went on, memory beyond what there was before.
     fn most(pid: i32, work: impl FnOnce() -> Result<()>) -> Result<Self> {
         let ended = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let watch = scope.spawn(|| -> Result<Self> {
-                let mut most = Self::default();
+        let (before, _) = look(pid)?;
+        let looks = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| -> Result<Vec<(u64, Vec<Thread>)>> {
+                let mut looks = Vec::new();
                 while !ended.load(Ordering::Relaxed) {
-                    let now = Self::of(pid)?;
-                    most = Self {
-                        memory: most.memory.max(now.memory),
-                        threads: most.threads.max(now.threads),
-                        lanes: most.lanes.max(now.lanes),
-                    };
+                    looks.push(look(pid)?);
                 }
-                Ok(most)
+                Ok(looks)
             });
             let worked = work();
             ended.store(true, Ordering::Relaxed);
-            let most = watch.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))?;
-            worked.and(most)
-        })
+            let looks = watch.join().map_err(|_| anyhow::anyhow!("the watcher panicked"))?;
+            worked.and(looks)
+        })?;
+        // A thread is begun with the name of the one that begins it, as the driver does where it is called: the last counts.
+        let threads = looks.iter().flat_map(|(_, threads)| threads);
+        let names: BTreeMap<i32, &str> = threads.map(|thread| (thread.tid, thread.name.as_str())).collect();
+        let most = |name: &str| {
+            let count = |(_, threads): &(u64, Vec<Thread>)| {
+                threads.iter().filter(|thread| names.get(&thread.tid) == Some(&name)).count()
+            };
+            looks.iter().map(count).max().unwrap_or(0)
+        };
+        let memory = looks.iter().map(|(memory, _)| memory.saturating_sub(before)).max().unwrap_or(0);
+        Ok(Self { memory, threads: most("nvsnap-copy"), lanes: most("nvsnap-lane") })
     }
+}
+
+/// A fault for each load of kernels that a process itself does not do when it begins on so many devices: the processor
+/// hashes, and sees whole chunks.
+fn no_kernels(devices: u32) -> Result<String> {
+    let machine = Machine::stand_in()?;
+    let worker = machine.worker("a").preload().start()?;
+    (0..devices).try_for_each(|device| worker.ok(&format!("begin {device}")).map(drop))?;
+    let calls = machine.calls(worker.pid())?;
+    let first = calls.iter().filter(|call| call.name == "cuModuleLoadData").count() + 1;
+    Ok(format!("cuModuleLoadData:{first}+:*=oom"))
+}
+
+/// What a save and a load of 640 MiB on so many devices add, of which so many may be moved at the same time. It is seen the
+/// second time: the first cycle makes what later ones use again.
+fn added(devices: u32, at_once: &str, faults: &str) -> Result<[Use; 2]> {
+    let machine = Machine::stand_in()?;
+    let start = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGING", "128");
+    let start = start.set("NVSNAP_GPUSHARE_LANES", at_once).set("FAKECUDA_FAULTS", faults);
+    let worker = start.set("NVSNAP_GPUSHARE_STAGE", "0").set("NVSNAP_GPUSHARE_THREADS", "2").start()?;
+    let all = |verb: &str, rest: &str| -> Result<Vec<String>> {
+        let on = |device: u32| {
+            worker.ok(&format!("context {device}"))?;
+            worker.ok(&format!("{verb} x{device} {rest}").replace('D', &device.to_string()))
+        };
+        (0..devices).map(on).collect()
+    };
+    (0..devices).try_for_each(|device| worker.ok(&format!("begin {device}")).map(drop))?;
+    let size = 640 / devices;
+    let sum = || all("sum", &format!("0 {size}M"));
+    all("new", &format!("{size}M device:D"))?;
+    let pid = worker.pid();
+    let mut added = [Use::default(); 2];
+    for seed in 1..=2 {
+        all("noise", &format!("0 {size}M {seed}D"))?;
+        let sums = sum()?;
+        added = [
+            Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?,
+            Use::most(pid, || machine.resume(&[pid])?.done().map(drop))?,
+        ];
+        ensure!(sum()? == sums, "the bytes changed");
+    }
+    Ok(added)
+}
+
+/// Where the processor hashes.
+fn takes_what_is_allowed(devices: u32, at_once: &str) -> Result<()> {
+    let lanes = if at_once == "1" { 0 } else { usize::try_from(devices - 1)? };
+    for (leg, most) in ["save", "load"].iter().zip(added(devices, at_once, &no_kernels(devices)?)?) {
+        let more = most.memory;
+        ensure!(more < 160 * MIB, "the {leg} took {more} bytes more than there were");
+        ensure!(more > 64 * MIB, "nobody saw the buffers of the {leg}: {more} bytes");
+        ensure!(most.threads == 2, "{} threads moved bytes in the {leg}", most.threads);
+        // One that has just ended may still be seen beside the next.
+        let driving = lanes..=2 * lanes;
+        ensure!(driving.contains(&most.lanes), "{} more threads drove devices in the {leg}", most.lanes);
+    }
+    Ok(())
 }
 
 #[test]
@@ -71,48 +137,16 @@ fn several_devices_take_no_more_than_one_together() -> Result<()> {
     takes_what_is_allowed(2, "1")
 }
 
-/// A process with 640 MiB on so many devices, of which so many may be moved at the same time.
-fn takes_what_is_allowed(devices: u32, at_once: &str) -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let start = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGING", "128");
-    let start = start.set("NVSNAP_GPUSHARE_LANES", at_once);
-    let worker = start.set("NVSNAP_GPUSHARE_STAGE", "0").set("NVSNAP_GPUSHARE_THREADS", "2").start()?;
-    let all = |verb: &str, rest: &str| -> Result<Vec<String>> {
-        let on = |device: u32| {
-            worker.ok(&format!("context {device}"))?;
-            worker.ok(&format!("{verb} x{device} {rest}").replace('D', &device.to_string()))
-        };
-        (0..devices).map(on).collect()
-    };
-    (0..devices).try_for_each(|device| worker.ok(&format!("begin {device}")).map(drop))?;
-    let size = 640 / devices;
-    let fill = |seed: u32| all("noise", &format!("0 {size}M {seed}D"));
-    let sum = || all("sum", &format!("0 {size}M"));
-    all("new", &format!("{size}M device:D"))?;
-    let pid = worker.pid();
-    let lanes = if at_once == "1" { 0 } else { usize::try_from(devices - 1)? };
-    // The first cycle makes what later ones use again.
-    for seed in 1..=2 {
-        fill(seed)?;
-        let sums = sum()?;
-        let before = Use::of(pid)?;
-        let legs = [
-            ("save", Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?),
-            ("load", Use::most(pid, || machine.resume(&[pid])?.done().map(drop))?),
-        ];
-        for (leg, most) in legs {
-            let more = most.memory.saturating_sub(before.memory);
-            ensure!(more < 160 * MIB, "the {leg} took {more} bytes more than there were");
-            ensure!(more > 64 * MIB, "nobody saw the buffers of the {leg}: {more} bytes");
-            ensure!(most.threads == 2, "{} threads moved bytes in the {leg}", most.threads);
-            // One that ends while somebody goes through the list may be seen beside the next.
-            ensure!(
-                (lanes..=2 * lanes).contains(&most.lanes),
-                "{} more threads drove devices in the {leg}",
-                most.lanes
-            );
-        }
-        ensure!(sum()? == sums, "the bytes changed");
+#[test]
+fn what_a_device_has_hashed_is_saved_through_two_slots_of_each_thread() -> Result<()> {
+    for devices in [1, 2] {
+        let [save, _] = added(devices, "64", "")?;
+        ensure!(save.memory < 20 * MIB, "the save took {} bytes more than there were", save.memory);
+        ensure!(save.memory > 4 * MIB, "nobody saw the slots: {} bytes", save.memory);
+        ensure!(save.threads == 0, "{} threads hashed", save.threads);
+        // The other one is that which carries out the verb. Of two lanes, one that has just ended may still be seen.
+        let driving = 1..=usize::try_from(devices)?;
+        ensure!(driving.contains(&save.lanes), "{} more threads streamed from {devices} devices", save.lanes);
     }
     Ok(())
 }
@@ -161,7 +195,8 @@ impl Drop for Group {
 #[test]
 fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result<()> {
     let machine = Machine::stand_in()?;
-    let worker = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGE", "0").start()?;
+    let start = machine.worker("a").preload().set("NVSNAP_GPUSHARE_STAGE", "0");
+    let worker = start.set("FAKECUDA_FAULTS", no_kernels(1)?).start()?;
     let pid = worker.pid();
     let Some(group) = Group::of(pid) else {
         println!("not shown: this user may not make control groups");
@@ -171,11 +206,10 @@ fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result
         worker.ok(line)?;
     }
     let sum = worker.ok("sum x 0 640M")?;
-    let before = Use::of(pid)?;
     // Three chunks and a bit.
     group.leave(400 * MIB)?;
     let most = Use::most(pid, || saving(&machine).verb("suspend", &[pid])?.done().map(drop))?;
-    let more = most.memory.saturating_sub(before.memory);
+    let more = most.memory;
     ensure!(more < 220 * MIB, "the save took {more} bytes more than there were");
     ensure!(more > 64 * MIB, "nobody saw the buffers of the save: {more} bytes");
     // The memory of the stand-in's devices is host memory, and is made again.
@@ -185,7 +219,6 @@ fn half_of_what_a_control_group_leaves_is_the_most_that_buffers_take() -> Result
     Ok(())
 }
 
-/// Fills a card up with buffers of 2 MiB, and says how many there are.
 /// Memory that is reserved ahead and mostly zero needs no room on the host, and nobody knows how much is zero until the device has
 /// looked.
 #[test]
@@ -228,6 +261,7 @@ fn a_suspend_in_place_goes_on_where_only_what_is_not_zero_fits_and_undoes_all_wh
     Ok(())
 }
 
+/// Fills a card up with buffers of 2 MiB, and says how many there are.
 fn fill_up(worker: &Target) -> Result<u64> {
     worker.ok("begin 0")?;
     let mut count = 0;

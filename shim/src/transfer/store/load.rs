@@ -14,15 +14,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use chunkstore::{Chunk, Digest, Sources, Verify};
+use chunkstore::{Chunk, Sources, Verify};
 use shim_core::world::Place;
 
 use super::checking::Checking;
 use super::division::{Lane, divide};
-use super::errand::{Cover, Errand, Part, Wanted, errands, narrow};
+use super::errand::{Errand, Part, Wanted, errands, narrow};
 use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
-use super::{broken, fetch, named, staged, width};
+use super::{fetch, staged, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
 use crate::transfer::lanes::{self, Stop};
@@ -44,36 +44,36 @@ pub(crate) struct Job<'a> {
 }
 
 /// A buffer on its way to the crew and back.
-struct Parcel {
-    errand: usize,
-    staging: Staging,
+pub(super) struct Parcel {
+    pub(super) errand: usize,
+    pub(super) staging: Staging,
     /// Where it is from, if it has to be checked.
-    unchecked: Option<Origin>,
+    pub(super) unchecked: Option<Origin>,
 }
 
 /// Where a chunk in a buffer is from.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+pub(super) enum Origin {
     Staged,
     /// This place of the sources.
     Place(usize),
 }
 
-struct Desk<'a> {
-    sources: &'a Sources,
-    errands: &'a [Errand],
+pub(super) struct Desk<'a> {
+    pub(super) sources: &'a Sources,
+    pub(super) errands: &'a [Errand],
     tasks: Queue<Parcel>,
     /// Buffers the crew has filled.
     ready: Queue<Parcel>,
     /// Whether the crew checks everything, since a device could not.
-    checks_all: AtomicBool,
+    pub(super) checks_all: AtomicBool,
     trouble: Trouble,
 }
 
-struct Lead<'a> {
+pub(super) struct Lead<'a> {
     job: Job<'a>,
     stop: &'a Stop,
-    desk: &'a Desk<'a>,
+    pub(super) desk: &'a Desk<'a>,
     phases: &'a Phases,
     /// Bytes that each object still waits for.
     missing: Vec<u64>,
@@ -81,8 +81,8 @@ struct Lead<'a> {
     fetching: usize,
     ways: Ways<'a>,
     /// Before the bench: the kernels go while their context is current.
-    checking: Checking,
-    bench: Bench<'a>,
+    pub(super) checking: Checking,
+    pub(super) bench: Bench<'a>,
     stock: &'a Stock,
 }
 
@@ -256,7 +256,7 @@ impl Lead<'_> {
         started
     }
 
-    fn copy_parts(
+    pub(super) fn copy_parts(
         &mut self,
         parts: &[Part],
         staging: &mut Staging,
@@ -303,58 +303,6 @@ impl Lead<'_> {
             self.arrived(part.object, len, filled);
         }
         Ok(())
-    }
-
-    /// Checks a chunk that has been copied, unless the crew has.
-    fn check(&mut self, parcel: &mut Parcel) -> Result<(), (Option<usize>, TransferError)> {
-        let errands = self.desk.errands;
-        let (Some(origin), Some(errand)) = (parcel.unchecked.take(), errands.get(parcel.errand)) else {
-            return Ok(());
-        };
-        let (chunk, about) = (errand.chunk, errand.parts.first().map(|part| part.object));
-        let Some(cover) = &errand.cover else { return Err((about, TransferError::Panicked)) };
-        let told = self.digest(cover);
-        if told == Some(chunk.digest) {
-            return Ok(());
-        }
-        let there = parcel.staging.part(0, width(chunk.len)).map_err(|error| (about, error))?;
-        let read = Digest::of(there);
-        if read != chunk.digest {
-            let (sources, memory) = (self.desk.sources, &mut parcel.staging.memory);
-            let again = match origin {
-                Origin::Place(place) => sources.fetch_after(place, read, &chunk, memory, Verify::Here),
-                Origin::Staged => {
-                    log!("{chunk} has become {read} since it was staged; it is read again");
-                    sources.fetch(&chunk, memory, Verify::Here)
-                }
-            };
-            named(again.map_err(|error| (about, broken(&error)))?.failed);
-        } else if told.is_none() {
-            return Ok(());
-        } else {
-            log!("{chunk} is right in memory and wrong on device {}; it is copied again", cover.device.0);
-        }
-        self.copy_parts(&errand.parts, &mut parcel.staging)?;
-        parcel.staging.wait().map_err(|error| (about, error))?;
-        match self.digest(cover) {
-            Some(found) if found != chunk.digest => {
-                let device = cover.device.0;
-                let text = format!(
-                    "{chunk} was copied to device {device}, and the bytes there have the digest {found}"
-                );
-                Err((about, TransferError::Storage { text, errno: None }))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// What the device has. `None` where it cannot tell; then the crew checks what comes.
-    fn digest(&mut self, cover: &Cover) -> Option<Digest> {
-        let told = self.bench.is_at(cover.device).then(|| self.checking.digest(cover)).flatten();
-        if told.is_none() {
-            self.desk.checks_all.store(true, Ordering::Relaxed);
-        }
-        told
     }
 
     fn arrived(&mut self, object: usize, len: u64, filled: &dyn Fn(usize)) {

@@ -15,6 +15,7 @@ mod places;
 mod save;
 pub(crate) mod staged;
 mod staging;
+mod stream;
 mod ways;
 
 use std::error::Error;

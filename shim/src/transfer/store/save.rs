@@ -7,7 +7,7 @@
 //!
 //! Each device has a lane, with a lead, buffers and a crew of its own: threads and buffers are divided by what there is to
 //! do. What is known of a chunk beforehand, because the device has hashed it, decides what happens: zeros and what the
-//! store has are not copied at all.
+//! store has are not copied at all, and what has to be written is streamed there ([`stream`]).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use super::division::{Lane, divide};
 use super::layout::{Part, Planned};
 use super::staging::{Bench, Staging, Stock};
 use super::ways::{self, Way, Ways};
-use super::{broken, width};
+use super::{broken, stream, width};
 use crate::op::Phases;
 use crate::transfer::crew::with_crew;
 use crate::transfer::lanes::{self, Stop};
@@ -55,7 +55,6 @@ struct Full {
     number: usize,
     staging: Staging,
     len: usize,
-    digest: Option<Digest>,
     /// One of the objects in it.
     object: usize,
 }
@@ -123,14 +122,18 @@ fn save_lane(
     (writer, phases): (&Writer, &Phases),
     put: &Mutex<Vec<Option<Put>>>,
 ) -> Result<(), (Option<usize>, TransferError)> {
-    let len = lane.work.iter().filter_map(|number| job.planned.get(*number)).map(|one| width(one.len)).max();
+    let is_told = |number: &usize| matches!(job.known.get(*number), Some(Known::Digest(_)));
+    let (told, untold): (Vec<usize>, Vec<usize>) = lane.work.iter().copied().partition(is_told);
+    stream::save(job, &told, (lane.threads, lane.buffers), stop, (writer, phases), put)?;
+    let len = untold.iter().filter_map(|number| job.planned.get(*number)).map(|one| width(one.len)).max();
+    let Some(len) = len else { return Ok(()) };
     // The last ones would be made for nothing.
-    let buffers = lane.buffers.min(lane.work.len());
+    let buffers = lane.buffers.min(untold.len());
     let desk = Desk {
         writer,
         phases,
         full: Queue::new(buffers),
-        stock: Stock::new(buffers, len.unwrap_or(0)),
+        stock: Stock::new(buffers, len),
         free: Queue::new(buffers),
         put,
         trouble: Trouble::default(),
@@ -139,7 +142,7 @@ fn save_lane(
     let (flying, ways) = (VecDeque::new(), Ways::new(job.subjects));
     let mut lead = Lead { job, stop, desk: &desk, flying, ways, bench };
     let led = with_crew(lane.threads, &|| desk.work(), &|| desk.full.close(), || {
-        let led = lead.run(&lane.work);
+        let led = lead.run(&untold);
         let ended = lead.end();
         led.and(ended.map_err(|error| (None, error)))
     });
@@ -188,26 +191,20 @@ impl Lead<'_> {
     fn run(&mut self, numbers: &[usize]) -> Result<(), (Option<usize>, TransferError)> {
         let job = self.job;
         for &number in numbers {
-            let (Some(planned), Some(known)) = (job.planned.get(number), job.known.get(number)) else {
-                return Err((None, TransferError::Panicked));
-            };
+            let Some(planned) = job.planned.get(number) else { return Err((None, TransferError::Panicked)) };
             let object = planned.parts.first().map(|part| part.object);
-            self.copy(number, planned, *known).map_err(|error| (object, error))?;
+            self.copy(number, planned).map_err(|error| (object, error))?;
         }
         self.land_all().map_err(|error| (None, error))
     }
 
     /// Starts the copies of a chunk.
-    fn copy(&mut self, number: usize, planned: &Planned, known: Known) -> Result<(), TransferError> {
+    fn copy(&mut self, number: usize, planned: &Planned) -> Result<(), TransferError> {
         self.desk.trouble.outcome()?;
         self.stop.check()?;
         let staging = self.take()?;
-        let digest = match known {
-            Known::Digest(digest) => Some(digest),
-            Known::Nothing | Known::Zero => None,
-        };
         let object = planned.parts.first().map_or(0, |part| part.object);
-        let mut full = Full { number, staging, len: width(planned.len), digest, object };
+        let mut full = Full { number, staging, len: width(planned.len), object };
         let mut offset = 0;
         let mut copied = Ok(());
         for part in &planned.parts {
@@ -336,26 +333,22 @@ impl Desk<'_> {
 
     /// What a thread of the crew does.
     fn work(&self) {
-        while let Some(Full { number, mut staging, len, digest, object }) = self.next() {
-            let put = self.trouble.unless(object, || {
-                let bytes = staging.part(0, len)?;
-                let put = match digest {
-                    Some(digest) => self.writer.put_hashed(digest, bytes),
-                    None => self.writer.put(bytes),
-                };
-                put.map_err(|error| broken(&error))
-            });
+        while let Some(Full { number, mut staging, len, object }) = self.next() {
+            let put = self
+                .trouble
+                .unless(object, || self.writer.put(staging.part(0, len)?).map_err(|error| broken(&error)));
             if let Some(put) = put {
-                self.settle(number, put);
+                settle(self.put, number, put);
                 self.phases.advance(u64::try_from(len).unwrap_or_default());
             }
             self.free.push(Some(staging));
         }
     }
+}
 
-    fn settle(&self, number: usize, put: Put) {
-        if let Some(place) = self.put.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
-            *place = Some(put);
-        }
+/// Notes what became of a chunk.
+pub(super) fn settle(put: &Mutex<Vec<Option<Put>>>, number: usize, became: Put) {
+    if let Some(place) = put.lock().unwrap_or_else(PoisonError::into_inner).get_mut(number) {
+        *place = Some(became);
     }
 }

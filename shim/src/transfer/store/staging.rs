@@ -1,7 +1,7 @@
 //! Host memory in which chunks wait between device and disk.
 //!
-//! A buffer holds a whole chunk: what is hashed and written is what the device has copied there, and no byte is
-//! copied twice. It is registered with the driver as long as the transfer lasts and not longer: a checkpoint takes
+//! A buffer holds a whole chunk, or as much of one as is moved at a time: what is hashed and written is what the device has
+//! copied there, and no byte is copied twice. It is registered with the driver as long as the transfer lasts and not longer: a checkpoint takes
 //! 25 ms more per GiB that is (580.159.04).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,17 +17,19 @@ use crate::transfer::{TransferError, certain};
 /// `CU_MEMHOSTREGISTER_PORTABLE`: for the contexts of all devices.
 const PORTABLE: u32 = 1;
 
-/// Memory for one chunk, and the stream of its copies.
+/// Memory for a chunk or a part of one, and the stream of its copies.
 #[derive(Debug)]
 pub(super) struct Staging {
     pub(super) memory: AlignedBuf,
-    pinned: bool,
+    /// Whether it is registered, once that was tried.
+    pinned: Option<bool>,
     /// Of the device that the memory is used with at the moment.
     stream: Option<Stream>,
 }
 
 impl Staging {
-    fn new(len: usize) -> Result<Self, TransferError> {
+    /// Memory of this length, which the system has yet to give.
+    pub(super) fn new(len: usize) -> Result<Self, TransferError> {
         let memory = AlignedBuf::new(len).map_err(|error| TransferError::System {
             call: "mmap",
             errno: error.raw_os_error().unwrap_or(libc::ENOMEM),
@@ -35,7 +37,7 @@ impl Staging {
         // A device goes on writing to the pages that it knows: a child must not make others of them.
         // SAFETY: the mapping just made, whose content is not touched.
         unsafe { libc::madvise(memory.as_ptr().cast_mut().cast(), memory.len(), libc::MADV_DONTFORK) };
-        Ok(Self { memory, pinned: false, stream: None })
+        Ok(Self { memory, pinned: None, stream: None })
     }
 
     /// Has the system give it all its pages at once: first touches are slow, and whoever registers it waits for them.
@@ -49,14 +51,14 @@ impl Staging {
     /// Makes it ready for copies of the device whose context is current. What cannot be registered is copied more
     /// slowly, and without a stream of its own the default one does: a card with no byte free may give neither.
     fn attach(&mut self) -> Stream {
-        if !self.pinned {
+        if self.pinned.is_none() {
             let start = self.memory.as_mut_ptr();
             // SAFETY: mapped memory of this length, registered until it is dropped.
             let pinned = unsafe { real::cuMemHostRegister_v2(start.cast(), self.memory.len(), PORTABLE) };
             if let Err(error) = pinned {
                 log!("cuMemHostRegister: {error}; copies are slower without");
             }
-            self.pinned = pinned.is_ok();
+            self.pinned = Some(pinned.is_ok());
         }
         *self.stream.get_or_insert_with(own_stream)
     }
@@ -112,7 +114,7 @@ impl Drop for Staging {
             log!("a staging buffer: {error}");
         }
         self.detach();
-        if self.pinned {
+        if self.pinned == Some(true) {
             let start = self.memory.as_mut_ptr();
             // SAFETY: registered by `attach`.
             if let Err(error) = unsafe { real::cuMemHostUnregister(start.cast()) } {

@@ -195,7 +195,7 @@ unsafe fn open(pdptr: *mut DevicePtr, handle: Handle, flags: c_uint) -> CuResult
         return Err(CuError::INVALID_VALUE);
     }
     let address = loop {
-        if let Some(address) = blocks().open(handle.id, handle.offset, handle.size) {
+        if let Some(address) = blocks().open(handle.id, handle.offset, handle.size, owner.context) {
             break address;
         }
         map(&handle, owner)?;

@@ -148,6 +148,30 @@ pub(super) fn opened_memory_outlives_its_exporter(stage: &mut Stage) -> Result<(
     stage.pardon()
 }
 
+/// What was opened in a context goes with it, however often it was opened, and can be opened anew.
+pub(super) fn opened_memory_ends_with_its_context(stage: &mut Stage) -> Result<()> {
+    let (a, b) = (stage.worker("a")?, stage.worker("b")?);
+    a.all(&["malloc x 4M", "fill x 0 4M 5"])?;
+    let handle = a.target().ok("ipc-get x 0")?;
+    let open = |name: &str| b.target().ok(&format!("ipc-open {name} 4M {handle}")).map(drop);
+    for context in ["own", "another"] {
+        b.ok(&format!("make-context {context} 0"))?;
+        open("x")?;
+        open("again")?;
+        b.all(&["attribute 2 x 0", "sum x 0 4M", "context 0", &format!("destroy-context {context}")])?;
+        b.ask("attribute 2 x 0")?;
+        b.refused("ipc-close x", 1)?;
+        stage.cycle(&[&a, &b])?;
+    }
+    open("x")?;
+    b.all(&["sum x 0 4M", "add x 0 4M 1"])?;
+    stage.cycle(&[&a, &b])?;
+    a.ok("sum x 0 4M")?;
+    b.all(&["sum x 0 4M", "ipc-close x"])?;
+    a.ok("free x")?;
+    stage.pardon()
+}
+
 pub(super) fn memory_opened_by_handle_is_shared(stage: &mut Stage) -> Result<()> {
     let (a, b) = (stage.worker("a")?, stage.worker("b")?);
     a.all(&["malloc x 4M", "malloc small 4096", "fill x 0 4M 5", "fill small 0 4096 6"])?;

@@ -89,6 +89,7 @@ scenarios! {
     malloc::buffers_are_found_by_handle_and_offset on 1;
     malloc::buffers_on_two_devices_are_found_by_handle_and_offset on 2;
     malloc::memory_opened_by_handle_is_shared on 1;
+    malloc::opened_memory_ends_with_its_context on 1;
     malloc::opened_memory_outlives_its_exporter on 1;
     sync::memory_with_sync_memops_is_waited_for on 1;
     captures::calls_in_a_capture_answer_and_disturb_as_the_driver_does on 1;

@@ -237,12 +237,13 @@ impl Blocks {
         state.take_where(|entry| matches!(&entry.holds, Holds::Slab(slab) if slab.is_empty()))
     }
 
-    /// Takes out everything that belongs to a context, which is being destroyed. Memory of peers stays open until the
-    /// process closes it.
+    /// Takes out everything that belongs to a context, which is being destroyed: also memory of peers that was opened in no
+    /// other, as with the driver (580.159.04).
     pub fn take_context(&self, context: Context) -> Vec<Span> {
         let mut state = self.lock();
         state.take_where(|entry| {
-            entry.owner.context == context && !matches!(entry.holds, Holds::Opened { .. })
+            let elsewhere = matches!(entry.holds, Holds::Opened { elsewhere: true, .. });
+            entry.owner.context == context && !elsewhere
         })
     }
 

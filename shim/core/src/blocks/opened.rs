@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cuda_sys::Context;
 use protocol::AllocationId;
 
 use super::state::{Entry, Holds};
@@ -25,19 +26,23 @@ impl Blocks {
             return false;
         }
         state.opened.insert(allocation, span.base);
-        let holds = Holds::Opened { allocation, blocks: BTreeMap::new() };
+        let holds = Holds::Opened { allocation, blocks: BTreeMap::new(), elsewhere: false };
         state.spans.insert(span.base, Entry { len: span.len, owner, holds });
         true
     }
 
-    /// Counts an opening of the block of `size` bytes at `offset` of a peer's allocation. Its address, or `None` where the
-    /// allocation is not mapped.
-    pub fn open(&self, allocation: AllocationId, offset: u64, size: u64) -> Option<u64> {
+    /// Counts an opening in `context` of the block of `size` bytes at `offset` of a peer's allocation. Its address, or `None`
+    /// where the allocation is not mapped.
+    pub fn open(&self, allocation: AllocationId, offset: u64, size: u64, context: Context) -> Option<u64> {
         let mut state = self.lock();
         let base = *state.opened.get(&allocation)?;
         let new = state.block(size);
-        match &mut state.spans.get_mut(&base)?.holds {
-            Holds::Opened { blocks, .. } => blocks.entry(offset).or_insert((new, 0)).1 += 1,
+        let entry = state.spans.get_mut(&base)?;
+        match &mut entry.holds {
+            Holds::Opened { blocks, elsewhere, .. } => {
+                blocks.entry(offset).or_insert((new, 0)).1 += 1;
+                *elsewhere |= entry.owner.context != context;
+            }
             _ => return None,
         }
         Some(base + offset)
@@ -48,7 +53,7 @@ impl Blocks {
         let mut state = self.lock();
         let (base, entry) = state.spans.range_mut(..=address).next_back()?;
         let (base, len) = (*base, entry.len);
-        let Holds::Opened { allocation, blocks } = &mut entry.holds else { return None };
+        let Holds::Opened { allocation, blocks, .. } = &mut entry.holds else { return None };
         let (_, count) = blocks.get_mut(&(address - base))?;
         *count -= 1;
         if *count == 0 {

@@ -37,6 +37,8 @@ pub(super) enum Holds {
     Opened {
         allocation: AllocationId,
         blocks: BTreeMap<u64, (Small, u64)>,
+        /// Whether another context than the owner has opened it too: then it does not end with the owner.
+        elsewhere: bool,
     },
 }
 
@@ -115,8 +117,10 @@ impl State {
         let mut spans = Vec::with_capacity(bases.len());
         for base in bases {
             let Some(entry) = self.spans.remove(&base) else { continue };
-            if let Holds::Slab(slab) = &entry.holds {
-                self.withdraw(entry.owner, slab.largest(), base);
+            match &entry.holds {
+                Holds::Slab(slab) => self.withdraw(entry.owner, slab.largest(), base),
+                Holds::Opened { allocation, .. } => drop(self.opened.remove(allocation)),
+                Holds::Large(_) => {}
             }
             spans.push(Span { base, len: entry.len });
         }

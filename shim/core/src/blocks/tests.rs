@@ -84,12 +84,12 @@ fn one_empty_slab_is_kept_and_a_second_one_goes() {
 fn opened_memory_counts_per_block_and_cannot_be_freed() {
     let blocks = Blocks::new();
     let peers = AllocationId([7; 16]);
-    assert_eq!(blocks.open(peers, 0, 100), None);
+    assert_eq!(blocks.open(peers, 0, 100, owner(1).context), None);
     assert!(blocks.add_opened(Span { base: SLAB, len: SLAB }, peers, owner(1)));
     assert!(!blocks.add_opened(Span { base: 2 * SLAB, len: SLAB }, peers, owner(1)));
-    assert_eq!(blocks.open(peers, 0, 100), Some(SLAB));
-    assert_eq!(blocks.open(peers, 512, 100), Some(SLAB + 512));
-    assert_eq!(blocks.open(peers, 512, 100), Some(SLAB + 512));
+    assert_eq!(blocks.open(peers, 0, 100, owner(1).context), Some(SLAB));
+    assert_eq!(blocks.open(peers, 512, 100, owner(1).context), Some(SLAB + 512));
+    assert_eq!(blocks.open(peers, 512, 100, owner(1).context), Some(SLAB + 512));
     assert!(block(&blocks, SLAB + 600).opened);
     assert!(blocks.take(SLAB).is_none());
     assert!(blocks.close(SLAB + 1).is_none());
@@ -97,7 +97,23 @@ fn opened_memory_counts_per_block_and_cannot_be_freed() {
     assert!(matches!(blocks.close(SLAB), Some(Closed::Counted)));
     assert!(blocks.close(SLAB).is_none());
     assert!(matches!(blocks.close(SLAB + 512), Some(Closed::Last(Span { base: SLAB, len: SLAB }))));
-    assert_eq!(blocks.open(peers, 0, 100), None);
+    assert_eq!(blocks.open(peers, 0, 100, owner(1).context), None);
+}
+
+#[test]
+fn opened_memory_ends_with_the_only_context_that_has_opened_it() {
+    let blocks = Blocks::new();
+    let (one, other) = (AllocationId([1; 16]), AllocationId([2; 16]));
+    for (number, peers) in [(1, one), (2, other)] {
+        assert!(blocks.add_opened(Span { base: number * SLAB, len: SLAB }, peers, owner(1)));
+        assert_eq!(blocks.open(peers, 0, 100, owner(1).context), Some(number * SLAB));
+    }
+    assert_eq!(blocks.open(other, 0, 100, owner(2).context), Some(2 * SLAB));
+    assert_eq!(blocks.take_context(owner(1).context), [Span { base: SLAB, len: SLAB }]);
+    assert!(blocks.close(SLAB).is_none());
+    assert_eq!(blocks.open(one, 0, 100, owner(1).context), None);
+    assert!(matches!(blocks.close(2 * SLAB), Some(Closed::Counted)));
+    assert!(matches!(blocks.close(2 * SLAB), Some(Closed::Last(Span { base, .. })) if base == 2 * SLAB));
 }
 
 #[test]

@@ -116,7 +116,9 @@ fn a_thread_without_slots_leaves_all_chunks_to_the_other_and_two_are_an_error() 
         ensure!(suspend.code == 0, "exit status {}", suspend.code);
         Ok(())
     })?;
-    let faults: Vec<String> = pushes.iter().map(|nth| format!("cuCtxPushCurrent*:{nth}:*=oom")).collect();
+    // The last first: a fault that stands for a call hides it from those behind.
+    let faults: Vec<String> =
+        pushes.iter().rev().map(|nth| format!("cuCtxPushCurrent*:{nth}:*=oom")).collect();
     let scene = Scene::new(2, &faults.join(";"))?;
     fails_with_the_cause(&scene.suspend()?)?;
     scene.is_as_it_was()?;

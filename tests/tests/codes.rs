@@ -1,7 +1,7 @@
 //! Programs choose their way by error codes: with the library they have to be the very ones the driver gives.
 
 use anyhow::Result;
-use integration::threads::signal;
+use integration::threads::{Thread, signal};
 use integration::{Machine, Target};
 
 /// Asks the same of a worker with the library and of one without; the answers come back side by side.
@@ -175,6 +175,8 @@ fn an_import_that_nobody_can_serve_waits_for_no_suspended_and_for_no_stopped_pro
     let stopped = start("stopped")?;
     stopped.ok("begin 0")?;
     signal(stopped.pid(), libc::SIGSTOP)?;
+    // The signal has come before all threads have heard of it.
+    Thread::all_until(stopped.pid(), |threads| threads.iter().all(|thread| thread.state == 'T'))?;
     importer.refused("import x fd", 400)?;
     // Which of several is named is left open: those of other tests are asked as well.
     assert!(importer.log().contains("which does not answer"), "{}", importer.log());

@@ -158,7 +158,7 @@ pub(super) fn opened_memory_ends_with_its_context(stage: &mut Stage) -> Result<(
         b.ok(&format!("make-context {context} 0"))?;
         open("x")?;
         open("again")?;
-        b.all(&["attribute 2 x 0", "sum x 0 4M", "context 0", &format!("destroy-context {context}")])?;
+        b.all(&["attribute 2 x 0", "read x 0 4", "context 0", &format!("destroy-context {context}")])?;
         b.ask("attribute 2 x 0")?;
         b.refused("ipc-close x", 1)?;
         stage.cycle(&[&a, &b])?;

@@ -11,6 +11,7 @@ mod name;
 mod phase;
 mod reach;
 mod storage;
+mod turn;
 mod verb;
 
 pub use exchange::{Answer, Exchange, ExchangeError, UNASKED};
@@ -27,11 +28,12 @@ pub use name::{SUFFIXES, listening_pids, parse_socket_name, socket_name, socket_
 pub use phase::{Phase, VerbKind};
 pub use reach::{Credentials, Facts, Reason, Unreachable, pid_depth};
 pub use storage::{PathBytes, ReadFrom, SaveTo};
+pub use turn::{Extent, LoadExtent, Turn};
 pub use verb::{
-    AllocationId, Cause, ExportReply, ExportRequest, Extent, Failure, GateLevel, Held, HostLimits,
-    InspectRequest, LoadExtent, LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest,
-    RemapReply, RemapRequest, ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest,
-    StepRequest, Transferred, Turn, Verb, verbs,
+    AllocationId, Cause, ExportReply, ExportRequest, Failure, GateLevel, Held, HostLimits, InspectRequest,
+    LoadRequest, Location, Moved, QuiesceReply, QuiesceRequest, ReleaseRequest, RemapReply, RemapRequest,
+    ReopenReply, ReopenRequest, Reply, Request, Secret, Source, StageRequest, StepRequest, Transferred, Verb,
+    verbs,
 };
 
 /// Version of frames and bodies. Two ends of different versions refuse each other, naming both.

@@ -3,15 +3,16 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use protocol::{
-    Cause, FrameKind, GateLevel, Header, InspectRequest, LoadRequest, MAGIC, QuiesceRequest, REQUEST_LIMIT,
-    VERSION, VerbKind, verbs,
+    AllocationId, Cause, ExportRequest, FrameKind, GateLevel, Header, InspectRequest, LoadRequest, MAGIC,
+    QuiesceRequest, REQUEST_LIMIT, VERSION, VerbKind, verbs,
 };
 use shim_core::control::{Limits, socket};
 
-use crate::fixture::{Client, PATIENCE, Target, in_child, is_root, unasked_failure};
+use crate::fixture::{Client, PATIENCE, SECRET, Target, in_child, is_root, unasked_failure};
 use crate::remote::{Remote, Role};
 
 const ALL: InspectRequest = InspectRequest { allocations: true };
@@ -335,4 +336,44 @@ fn a_client_that_hangs_up_at_any_point_leaves_nothing_behind() {
         drop(client);
     }
     target.assert_serves();
+}
+
+#[test]
+fn a_client_that_hangs_up_as_its_answer_comes_costs_no_other_its_own() {
+    let target = Target::start(Limits::DEFAULT);
+    let asked = ExportRequest { allocation: AllocationId([1; 16]), secret: SECRET };
+    let (told, exporting) = channel();
+    let (go_on, gate) = channel::<()>();
+    *target.script.before_export.lock().expect("not poisoned") = Some(Box::new(move || {
+        told.send(()).expect("the test listens");
+        gate.recv_timeout(PATIENCE).expect("the test says so");
+    }));
+    let mut leaving = target.client();
+    leaving.send::<verbs::Export>(&asked);
+    exporting.recv_timeout(PATIENCE).expect("it is being carried out");
+    let (changing, end) = target.script.hold();
+    let mut staying = target.client();
+    let quiesce = staying.send::<verbs::Quiesce>(&QuiesceRequest {
+        level: GateLevel::Launch,
+        wait_ms: 0,
+        name_streams: false,
+    });
+    changing.recv_timeout(PATIENCE).expect("it is being carried out");
+    let mut next = target.client();
+    let second = next.send::<verbs::Export>(&asked);
+    // Nobody is served meanwhile, so that the server learns of all this at once.
+    let script = target.script;
+    *script.during_inspect.lock().expect("not poisoned") = Some(Box::new(move || {
+        drop(leaving);
+        go_on.send(()).expect("the export waits");
+        let deadline = Instant::now() + PATIENCE;
+        while script.exports.load(Ordering::SeqCst) < 2 {
+            assert!(Instant::now() < deadline, "the first export did not end");
+            std::thread::yield_now();
+        }
+    }));
+    target.assert_serves();
+    next.hear(second).expect("a descriptor");
+    end.send(()).expect("the change waits");
+    staying.hear(quiesce).expect("quiesced");
 }

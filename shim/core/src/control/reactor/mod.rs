@@ -41,6 +41,8 @@ pub(super) struct Reactor {
     /// Until when no client is taken.
     shortage: Option<Instant>,
     polls: Vec<libc::pollfd>,
+    /// Whose the entries of `polls` are, from the third on: places in `connections` are others once one has been swept up.
+    polled: Vec<u64>,
     buffer: Vec<u8>,
 }
 
@@ -56,6 +58,7 @@ impl Reactor {
             next_serial: 0,
             shortage: None,
             polls: Vec::new(),
+            polled: Vec::new(),
             buffer: vec![0; 16 << 10],
         }
     }
@@ -118,6 +121,8 @@ impl Reactor {
         self.polls.push(entry(self.listener.as_ref().filter(|_| self.shortage.is_none()), libc::POLLIN));
         let clients = self.connections.iter().map(|client| entry(Some(client.socket()), client.interest()));
         self.polls.extend(clients);
+        self.polled.clear();
+        self.polled.extend(self.connections.iter().map(|client| client.serial));
 
         let elsewhere = self.connections.iter().any(|client| matches!(client.state, State::Working));
         let elsewhere = (elsewhere || self.changing.is_some()).then_some(BELL_CHECK);
@@ -200,15 +205,13 @@ impl Reactor {
 
     /// Reads from and writes to whoever is ready, each its share.
     fn serve(&mut self, now: Instant) {
-        let ready: Vec<(usize, i16)> = self
-            .polls
-            .iter()
-            .skip(2)
-            .map(|entry| entry.revents)
-            .enumerate()
-            .filter(|(_, e)| *e != 0)
-            .collect();
-        for (index, events) in ready {
+        let events = self.polls.iter().skip(2).map(|entry| entry.revents);
+        let ready: Vec<(u64, i16)> =
+            self.polled.iter().copied().zip(events).filter(|(_, events)| *events != 0).collect();
+        for (serial, events) in ready {
+            let Some(index) = self.connections.iter().position(|client| client.serial == serial) else {
+                continue;
+            };
             let Some(client) = self.connections.get_mut(index) else { break };
             if !client.socket().is_ours() {
                 client.state = State::Closed;

@@ -36,7 +36,7 @@ pub use crowd::{Crowd, Progress};
 pub use endure::endure;
 pub use full::full;
 pub use machine::{Driver, Machine};
-pub use places::Place;
+pub use places::{Calls, Place, at_each};
 pub use process::Snapshot;
 pub use soak::{Kind, Tally, soak};
 pub use stage::{Actor, Stage};

@@ -6,113 +6,52 @@
 
 mod rig;
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
 
+use integration::{Calls, Place, at_each};
 use rig::{Rig, Way};
 
-const TRACE: &str = "NVSNAP_GPUSHARE_FILE_TRACE";
-const FAULTS: &str = "NVSNAP_GPUSHARE_FILE_FAULTS";
+/// Where the process logs its calls on files. Relative to the machine's own folder, which is where its processes start.
+const TRACE: &str = "logs/files";
 
-/// Which calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Driver,
-    File,
-}
-
-/// A call, counted from the start of the process.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Place {
-    call: String,
-    nth: usize,
-}
-
-fn rig(kind: Kind, fault: Option<(&Place, &str)>) -> Result<Rig> {
-    Rig::new(2, |start| match (kind, fault) {
-        (Kind::Driver, Some((place, effect))) => {
-            start.set("FAKECUDA_FAULTS", format!("{}:{}:1={effect}", place.call, place.nth))
+fn rig(fault: Option<(Calls, &Place, &str)>) -> Result<Rig> {
+    Rig::new(2, |start| match fault {
+        Some((calls, place, effect)) => {
+            let (variable, value) = calls.fault(place, effect);
+            start.set(variable, value)
         }
-        (Kind::File, Some((place, effect))) => {
-            start.set(FAULTS, format!("{}:{}:*={effect}", place.call, place.nth))
-        }
-        (Kind::Driver, None) => start,
-        // A name relative to the machine's own folder, which is where its processes start.
-        (Kind::File, None) => start.set(TRACE, "logs/files"),
+        None => start.set(Calls::FILE_TRACE, TRACE),
     })
-}
-
-fn log(rig: &Rig, kind: Kind) -> Result<Vec<String>> {
-    Ok(match kind {
-        Kind::Driver => rig.machine.calls(rig.pid())?.into_iter().map(|call| call.name).collect(),
-        Kind::File => match fs::read_to_string(rig.machine.path("logs/files")) {
-            Ok(text) => text.lines().map(str::to_owned).collect(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error.into()),
-        },
-    })
-}
-
-/// The calls of `log` behind the first `before`, each with its number among those of its name.
-fn places(log: &[String], before: usize) -> Vec<Place> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found: Vec<Place> = Vec::new();
-    for (position, call) in log.iter().enumerate() {
-        let nth = counts.entry(call).or_insert(0);
-        *nth += 1;
-        if position < before {
-            continue;
-        }
-        // Those that ask how far work has come are made as often as the moment wants: the first few stand for all.
-        let asks = call.ends_with("Query") || call.ends_with("Synchronize");
-        if !asks || found.iter().filter(|place| place.call == *call).count() < 4 {
-            found.push(Place { call: call.clone(), nth: *nth });
-        }
-    }
-    found
 }
 
 /// Where a suspend makes such calls, and where a resume does.
-fn all_places(kind: Kind, way: Way) -> Result<[Vec<Place>; 2]> {
-    let rig = rig(kind, None)?;
+fn all_places(calls: Calls, way: Way) -> Result<[Vec<Place>; 2]> {
+    let rig = rig(None)?;
+    let log = || calls.so_far(&rig.machine, rig.pid(), TRACE);
     rig.hide()?;
-    let start = log(&rig, kind)?.len();
+    let start = log()?.len();
     rig.suspend(way)?.done()?;
-    let middle = log(&rig, kind)?.len();
+    let middle = log()?.len();
     rig.resume()?.done()?;
-    let log = log(&rig, kind)?;
-    Ok([places(&log[..middle], start), places(&log, middle)])
+    let log = log()?;
+    let names = || log.iter().map(String::as_str);
+    let mut found = [Place::among(names().take(middle), start, 1), Place::among(names(), middle, 1)];
+    found.iter_mut().for_each(Place::without_most_questions);
+    Ok(found)
 }
 
 fn each(
-    (kind, way): (Kind, Way),
+    (calls, way): (Calls, Way),
     places: &[Place],
     effect: &str,
     check: impl Fn(&Rig, Way) -> Result<bool> + Sync,
 ) -> Result<()> {
     ensure!(places.len() > 12, "only {} places: {places:?}", places.len());
-    let (next, bitten) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match rig(kind, Some((place, effect))).and_then(|rig| check(&rig, way)) {
-                Ok(failed) => drop(bitten.fetch_add(usize::from(failed), Ordering::Relaxed)),
-                Err(error) => {
-                    let text = format!("{place:?}={effect}: {error:#}");
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), places.len(), failures.join("\n"));
-    let bitten = bitten.into_inner();
-    println!("{way:?}: {bitten} of {} faults of {kind:?} calls made a command fail", places.len());
+    let bitten = at_each(places, |place| {
+        let rig = rig(Some((calls, place, effect))).with_context(|| effect.to_owned())?;
+        check(&rig, way).with_context(|| effect.to_owned())
+    })?;
+    println!("{way:?}: {bitten} of {} faults of {calls:?} calls made a command fail", places.len());
     ensure!(bitten > 0, "no fault made a command fail");
     Ok(())
 }
@@ -153,31 +92,31 @@ fn made_good(rig: &Rig, way: Way) -> Result<bool> {
 
 #[test]
 fn a_failing_driver_call_in_a_suspend_of_two_devices_in_place_is_undone() -> Result<()> {
-    let [suspending, _] = all_places(Kind::Driver, Way::Kept)?;
-    each((Kind::Driver, Way::Kept), &suspending, "error(999)", undone_or_whole)
+    let [suspending, _] = all_places(Calls::Driver, Way::Kept)?;
+    each((Calls::Driver, Way::Kept), &suspending, "error(999)", undone_or_whole)
 }
 
 #[test]
 fn a_failing_driver_call_in_a_resume_of_two_devices_in_place_is_made_good() -> Result<()> {
-    let [_, resuming] = all_places(Kind::Driver, Way::InPlace)?;
-    each((Kind::Driver, Way::InPlace), &resuming, "oom", made_good)
+    let [_, resuming] = all_places(Calls::Driver, Way::InPlace)?;
+    each((Calls::Driver, Way::InPlace), &resuming, "oom", made_good)
 }
 
 #[test]
 fn a_failing_driver_call_in_a_suspend_of_two_devices_to_a_store_is_undone() -> Result<()> {
-    let [suspending, _] = all_places(Kind::Driver, Way::Store)?;
-    each((Kind::Driver, Way::Store), &suspending, "oom", undone_or_whole)
+    let [suspending, _] = all_places(Calls::Driver, Way::Store)?;
+    each((Calls::Driver, Way::Store), &suspending, "oom", undone_or_whole)
 }
 
 #[test]
 fn a_failing_driver_call_in_a_resume_of_two_devices_from_a_store_is_made_good() -> Result<()> {
-    let [_, resuming] = all_places(Kind::Driver, Way::Store)?;
-    each((Kind::Driver, Way::Store), &resuming, "error(999)", made_good)
+    let [_, resuming] = all_places(Calls::Driver, Way::Store)?;
+    each((Calls::Driver, Way::Store), &resuming, "error(999)", made_good)
 }
 
 #[test]
 fn a_failing_call_on_files_is_undone_or_made_good() -> Result<()> {
-    let [suspending, resuming] = all_places(Kind::File, Way::Store)?;
-    each((Kind::File, Way::Store), &suspending, "EIO", undone_or_whole)?;
-    each((Kind::File, Way::Store), &resuming, "EIO", made_good)
+    let [suspending, resuming] = all_places(Calls::File, Way::Store)?;
+    each((Calls::File, Way::Store), &suspending, "EIO", undone_or_whole)?;
+    each((Calls::File, Way::Store), &resuming, "EIO", made_good)
 }

@@ -2,11 +2,9 @@
 //! fault at every driver call of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
-use integration::{Call, Machine, Place, Target};
+use integration::{Call, Machine, Place, Target, at_each};
 
 const SWITCH: &str = "NVSNAP_GPUSHARE_REREGISTER";
 const REGISTER: &str = "cuMemHostRegister_v2";
@@ -219,20 +217,7 @@ fn places() -> Result<[Vec<Place>; 2]> {
 fn each(places: &[Place], effects: &[&str], check: impl Fn(&str) -> Result<()> + Sync) -> Result<()> {
     let faults: Vec<String> =
         effects.iter().flat_map(|effect| places.iter().map(move |place| place.fault(effect))).collect();
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(fault) = faults.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Err(error) = check(fault) {
-                let text = format!("{fault}: {error:#}");
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), faults.len(), failures.join("\n"));
-    Ok(())
+    at_each(&faults, |fault| check(fault).map(|()| false)).map(drop)
 }
 
 /// One resume more is enough, and the next cycle works.

@@ -3,12 +3,8 @@
 //!
 //! The places are never listed by hand: they come from the call logs of a run without faults.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
-use integration::{Call, Machine, Outcome, Target};
+use integration::{Machine, Outcome, Place, Target, at_each};
 
 /// Two workers that share two buffers, each other's, and have one of their own.
 struct Pair {
@@ -111,34 +107,6 @@ impl Pair {
     }
 }
 
-/// A place where a fault can be put: which call of which process, counted as the stand-in counts.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Place {
-    call: String,
-    nth: usize,
-    process: usize,
-}
-
-impl Place {
-    fn fault(&self, effect: &str) -> String {
-        format!("{}:{}:{}={effect}", self.call, self.nth, self.process)
-    }
-}
-
-/// The calls in `log` behind the first `before`, each with its number among those of its name.
-fn places(log: &[Call], before: usize, process: usize) -> Vec<Place> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found = Vec::new();
-    for (position, call) in log.iter().enumerate() {
-        let nth = counts.entry(&call.name).or_insert(0);
-        *nth += 1;
-        if position >= before {
-            found.push(Place { call: call.name.clone(), nth: *nth, process });
-        }
-    }
-    found
-}
-
 /// Where a suspend calls the driver, and where a resume does.
 fn all_places() -> Result<(Vec<Place>, Vec<Place>)> {
     let pair = pair(None)?;
@@ -153,8 +121,8 @@ fn all_places() -> Result<(Vec<Place>, Vec<Place>)> {
     for (index, pid) in pair.pids().into_iter().enumerate() {
         let log = pair.machine.calls(pid)?;
         let (begin, half) = (start.get(index).context("two")?, middle.get(index).context("two")?);
-        suspending.extend(places(log.get(..*half).context("a log")?, *begin, index + 1));
-        resuming.extend(places(&log, *half, index + 1));
+        suspending.extend(Place::behind(log.get(..*half).context("a log")?, *begin, index + 1));
+        resuming.extend(Place::behind(&log, *half, index + 1));
     }
     // Calls of the checkpoint API are made by the command, about a process.
     for (tool, found) in [(suspend.pid, &mut suspending), (resume.pid, &mut resuming)] {
@@ -170,33 +138,17 @@ fn all_places() -> Result<(Vec<Place>, Vec<Place>)> {
     Ok((suspending, resuming))
 }
 
-/// Completion calls are made as often as the work of the moment asks for; the first few stand for all.
-fn worth_a_fault(place: &Place) -> bool {
-    !(place.call.ends_with("Query") || place.call.ends_with("Synchronize")) || place.nth < 4
-}
-
 fn each(
-    places: Vec<Place>,
+    mut places: Vec<Place>,
     effect: &'static str,
     check: impl Fn(&Pair, &Place) -> Result<()> + Sync,
 ) -> Result<()> {
-    let places: Vec<Place> = places.into_iter().filter(worth_a_fault).collect();
+    Place::without_most_questions(&mut places);
     ensure!(places.len() > 10, "only {} places: {places:?}", places.len());
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = pair(Some((place.clone(), effect))).and_then(|pair| check(&pair, place));
-            if let Err(error) = outcome {
-                let text = format!("{}: {error:#}", place.fault(effect));
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), places.len(), failures.join("\n"));
-    Ok(())
+    at_each(&places, |place| {
+        pair(Some((place.clone(), effect))).and_then(|pair| check(&pair, place)).map(|()| false)
+    })
+    .map(drop)
 }
 
 /// A suspend that meets a fault either undid everything, or carried on without what failed; or it says what to do, and that

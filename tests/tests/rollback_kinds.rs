@@ -5,11 +5,8 @@
 //!
 //! The places are never listed by hand: they come from the call logs of a run without faults.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
-use integration::{Machine, Place, Target};
+use integration::{Machine, Place, Target, at_each};
 
 /// What both use, and how much of it is looked at.
 const SHARED: [(&str, &str); 3] = [("large", "3M"), ("small", "4096"), ("numa", "2M")];
@@ -131,21 +128,8 @@ fn about_memory(place: &Place) -> bool {
 fn each(places: Vec<Place>, effect: &str, check: impl Fn(&Pair, &Place) -> Result<()> + Sync) -> Result<()> {
     let places: Vec<Place> = places.into_iter().filter(about_memory).collect();
     ensure!(places.len() > 20, "only {} places: {places:?}", places.len());
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = pair(&place.fault(effect)).and_then(|pair| check(&pair, place));
-            if let Err(error) = outcome {
-                let text = format!("{}: {error:#}", place.fault(effect));
-                failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), places.len(), failures.join("\n"));
-    Ok(())
+    at_each(&places, |place| pair(&place.fault(effect)).and_then(|pair| check(&pair, place)).map(|()| false))
+        .map(drop)
 }
 
 /// A suspend that meets a fault either undid everything, or carried on without what failed; or it says what to do, and that

@@ -4,36 +4,12 @@
 //! The places are never listed by hand: they come from the logs of a run without faults.
 #![allow(clippy::indexing_slicing, reason = "a test that cannot go on fails, and says where")]
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use anyhow::{Context, Result, ensure};
-use integration::{Machine, Outcome, Target};
+use integration::{Calls, Machine, Outcome, Place, Target, at_each};
 
 const BUFFERS: [&str; 2] = ["shared", "own"];
-const TRACE: &str = "NVSNAP_GPUSHARE_FILE_TRACE";
-const FAULTS: &str = "NVSNAP_GPUSHARE_FILE_FAULTS";
-
-/// Which calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Driver,
-    File,
-}
-
-/// A call of one of the two processes, counted in that process.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Place {
-    call: String,
-    nth: usize,
-    process: usize,
-}
-
 /// A place and what happens there.
-type Fault<'a> = (Kind, &'a Place, &'static str);
+type Fault<'a> = (Calls, &'a Place, &'static str);
 
 /// Two workers that share a buffer and have one of their own each.
 struct Pair {
@@ -48,15 +24,12 @@ impl Pair {
         let start = |name: &str, process: usize| -> Result<Target> {
             let mut worker = machine.worker(name).preload().set("FAKECUDA_INDEX", process.to_string());
             match fault {
-                Some((Kind::Driver, place, effect)) => {
-                    let Place { call, nth, process } = place;
-                    worker = worker.set("FAKECUDA_FAULTS", format!("{call}:{nth}:{process}={effect}"));
-                }
-                Some((Kind::File, place, effect)) if place.process == process => {
-                    worker = worker.set(FAULTS, format!("{}:{}:*={effect}", place.call, place.nth));
+                Some((calls, place, effect)) if calls == Calls::Driver || place.process == process => {
+                    let (variable, value) = calls.fault(place, effect);
+                    worker = worker.set(variable, value);
                 }
                 Some(_) => {}
-                None => worker = worker.set(TRACE, machine.path(&format!("logs/files-{process}"))),
+                None => worker = worker.set(Calls::FILE_TRACE, machine.path(&trace(process))),
             }
             let worker = worker.start()?;
             for line in ["listen", "begin 0", "new own 2M device:0"] {
@@ -117,85 +90,50 @@ impl Pair {
         self.is_as_it_was().context("after a later cycle")
     }
 
-    fn trace(&self, process: usize) -> PathBuf {
-        self.machine.path(&format!("logs/files-{process}"))
-    }
-
     /// The calls of a process so far.
-    fn log(&self, kind: Kind, process: usize) -> Result<Vec<String>> {
-        Ok(match kind {
-            Kind::Driver => {
-                self.machine.calls(self.pids()[process - 1])?.into_iter().map(|call| call.name).collect()
-            }
-            Kind::File => match fs::read_to_string(self.trace(process)) {
-                Ok(text) => text.lines().map(str::to_owned).collect(),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-                Err(error) => return Err(error.into()),
-            },
-        })
+    fn log(&self, calls: Calls, process: usize) -> Result<Vec<String>> {
+        calls.so_far(&self.machine, self.pids()[process - 1], &trace(process))
     }
 }
 
-/// The calls of `log` behind the first `before`, each with its number among those of its name.
-fn places(log: &[String], before: usize, process: usize) -> Vec<Place> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found = Vec::new();
-    for (position, call) in log.iter().enumerate() {
-        let nth = counts.entry(call).or_insert(0);
-        *nth += 1;
-        // Those that ask how far work has come are made as often as the moment wants: the first few stand for all.
-        let asks = call.ends_with("Query") || call.ends_with("Synchronize");
-        if position >= before && !(asks && *nth > 3) {
-            found.push(Place { call: call.clone(), nth: *nth, process });
-        }
-    }
-    found
+fn trace(process: usize) -> String {
+    format!("logs/files-{process}")
 }
 
 /// Where a suspend makes such calls, and where a resume does.
-fn all_places(kind: Kind) -> Result<[Vec<Place>; 2]> {
+fn all_places(calls: Calls) -> Result<[Vec<Place>; 2]> {
     let pair = Pair::new(None)?;
     let lengths =
-        || -> Result<Vec<usize>> { (1..=2).map(|process| Ok(pair.log(kind, process)?.len())).collect() };
+        || -> Result<Vec<usize>> { (1..=2).map(|process| Ok(pair.log(calls, process)?.len())).collect() };
     let start = lengths()?;
     pair.suspend()?.done()?;
     let middle = lengths()?;
     pair.resume()?.done()?;
     let [mut suspending, mut resuming] = [Vec::new(), Vec::new()];
     for process in 1..=2 {
-        let log = pair.log(kind, process)?;
-        suspending.extend(places(&log[..middle[process - 1]], start[process - 1], process));
-        resuming.extend(places(&log, middle[process - 1], process));
+        let log = pair.log(calls, process)?;
+        let names = || log.iter().map(String::as_str);
+        let half = middle[process - 1];
+        suspending.extend(Place::among(names().take(half), start[process - 1], process));
+        resuming.extend(Place::among(names(), half, process));
     }
+    Place::without_most_questions(&mut suspending);
+    Place::without_most_questions(&mut resuming);
     Ok([suspending, resuming])
 }
 
 fn each(
-    kind: Kind,
+    calls: Calls,
     places: &[Place],
     effect: &'static str,
     check: impl Fn(&Pair, &Place) -> Result<bool> + Sync,
 ) -> Result<()> {
     ensure!(places.len() > 12, "only {} places: {places:?}", places.len());
-    let (next, bitten) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let failures = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let outcome = Pair::new(Some((kind, place, effect))).and_then(|pair| check(&pair, place));
-            match outcome {
-                Ok(failed) => drop(bitten.fetch_add(usize::from(failed), Ordering::Relaxed)),
-                Err(error) => {
-                    let text = format!("{place:?}={effect}: {error:#}");
-                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
-    let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
-    ensure!(failures.is_empty(), "{} of {} faults:\n{}", failures.len(), places.len(), failures.join("\n"));
-    let bitten = bitten.into_inner();
-    println!("{bitten} of {} faults of {kind:?} calls made a command fail", places.len());
+    let bitten = at_each(places, |place| {
+        let pair = Pair::new(Some((calls, place, effect))).context(effect)?;
+        check(&pair, place).context(effect)
+    })?;
+    println!("{bitten} of {} faults of {calls:?} calls made a command fail", places.len());
     ensure!(bitten > 0, "no fault made a command fail");
     Ok(())
 }
@@ -234,30 +172,30 @@ fn made_good(pair: &Pair, place: &Place) -> Result<bool> {
 
 #[test]
 fn a_failing_driver_call_in_a_suspend_to_a_store_is_undone() -> Result<()> {
-    let [suspending, _] = all_places(Kind::Driver)?;
-    each(Kind::Driver, &suspending, "oom", undone_or_whole)
+    let [suspending, _] = all_places(Calls::Driver)?;
+    each(Calls::Driver, &suspending, "oom", undone_or_whole)
 }
 
 #[test]
 fn a_failing_driver_call_in_a_resume_from_a_store_is_made_good() -> Result<()> {
-    let [_, resuming] = all_places(Kind::Driver)?;
-    each(Kind::Driver, &resuming, "oom", made_good)
+    let [_, resuming] = all_places(Calls::Driver)?;
+    each(Calls::Driver, &resuming, "oom", made_good)
 }
 
 #[test]
 fn a_failing_call_on_files_in_a_suspend_is_undone() -> Result<()> {
-    let [suspending, _] = all_places(Kind::File)?;
-    each(Kind::File, &suspending, "EIO", undone_or_whole)
+    let [suspending, _] = all_places(Calls::File)?;
+    each(Calls::File, &suspending, "EIO", undone_or_whole)
 }
 
 /// The calls that a full disk or a quota makes fail, with what is said then, and where.
 #[test]
 fn no_room_for_any_call_on_files_in_a_suspend_is_told_and_undone() -> Result<()> {
-    let [mut suspending, _] = all_places(Kind::File)?;
+    let [mut suspending, _] = all_places(Calls::File)?;
     let writing = ["open", "write", "sync", "mkdir", "rename", "link", "syncdir"];
     suspending.retain(|place| writing.contains(&&*place.call));
     for (error, words) in [("ENOSPC", "No space left"), ("EDQUOT", "quota exceeded")] {
-        each(Kind::File, &suspending, error, |pair, _| {
+        each(Calls::File, &suspending, error, |pair, _| {
             let suspend = tried(pair)?;
             let (failed, text) = (suspend.code != 0, suspend.text());
             // Store and checkpoint are made in there.
@@ -272,6 +210,6 @@ fn no_room_for_any_call_on_files_in_a_suspend_is_told_and_undone() -> Result<()>
 
 #[test]
 fn a_failing_call_on_files_in_a_resume_is_made_good() -> Result<()> {
-    let [_, resuming] = all_places(Kind::File)?;
-    each(Kind::File, &resuming, "EIO", made_good)
+    let [_, resuming] = all_places(Calls::File)?;
+    each(Calls::File, &resuming, "EIO", made_good)
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use cuda_sys::{Array, CuError, CuResult, DevicePtr, Stream as Handle};
+use cuda_sys::{Array, CuResult, DevicePtr, Stream as Handle};
 
 use super::copy::{End, copier};
-use super::copy_calls::{Return, any_end, copy, device_end, line};
+use super::copy_calls::{Return, copy, device_end, host_end, line};
 use super::stream::{self, Stream};
 use crate::args;
 use crate::memory::array;
@@ -24,11 +24,9 @@ pub(super) fn host_to_array(
     how: Return,
 ) -> CuResult {
     let stream = stream::named(on)?;
-    if from.is_null() && size > 0 {
-        return Err(CuError::INVALID_VALUE);
-    }
+    let from = host_end(stream.context(), from, size)?;
     let to = array_end("cuMemcpyHtoA", stream, to, size)?;
-    copy("cuMemcpyHtoA", stream, line(to, any_end(stream.context(), from.expose_provenance())?, size), how)
+    copy("cuMemcpyHtoA", stream, line(to, from, size), how)
 }
 
 pub(super) fn array_to_host(
@@ -39,11 +37,9 @@ pub(super) fn array_to_host(
     how: Return,
 ) -> CuResult {
     let stream = stream::named(on)?;
-    if to.is_null() && size > 0 {
-        return Err(CuError::INVALID_VALUE);
-    }
+    let to = host_end(stream.context(), to, size)?;
     let from = array_end("cuMemcpyAtoH", stream, from, size)?;
-    copy("cuMemcpyAtoH", stream, line(any_end(stream.context(), to.expose_provenance())?, from, size), how)
+    copy("cuMemcpyAtoH", stream, line(to, from, size), how)
 }
 
 pub(super) fn device_to_array(

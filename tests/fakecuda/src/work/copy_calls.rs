@@ -49,9 +49,17 @@ pub(super) fn device_end(call: &str, context: &Ctx, at: usize) -> CuResult<End> 
 }
 
 /// An end wherever it is.
-pub(super) fn any_end(context: &Ctx, at: usize) -> CuResult<End> {
+fn any_end(context: &Ctx, at: usize) -> CuResult<End> {
     let known = crate::read(&driver()?.memory.space).find(at).is_some();
     Ok(if known { End::Known(at, copier(context)) } else { End::Unknown(at) })
+}
+
+/// An end that the caller names by a pointer of the host, wherever that leads. Nowhere is a place for no bytes only.
+pub(super) fn host_end(context: &Ctx, at: *const c_void, size: usize) -> CuResult<End> {
+    if at.is_null() && size > 0 {
+        return Err(CuError::INVALID_VALUE);
+    }
+    any_end(context, at.expose_provenance())
 }
 
 /// Whether an end is in memory of the host that is page-locked, or in device memory.
@@ -108,12 +116,9 @@ pub(super) fn host_to_device(
     how: Return,
 ) -> CuResult {
     let stream = stream::named(on)?;
-    let context = stream.context();
-    if from.is_null() && size > 0 {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let to = device_end("cuMemcpyHtoD", context, args::size(to.0))?;
-    copy("cuMemcpyHtoD", stream, line(to, any_end(context, from.expose_provenance())?, size), how)
+    let from = host_end(stream.context(), from, size)?;
+    let to = device_end("cuMemcpyHtoD", stream.context(), args::size(to.0))?;
+    copy("cuMemcpyHtoD", stream, line(to, from, size), how)
 }
 
 pub(super) fn device_to_host(
@@ -124,12 +129,9 @@ pub(super) fn device_to_host(
     how: Return,
 ) -> CuResult {
     let stream = stream::named(on)?;
-    let context = stream.context();
-    if to.is_null() && size > 0 {
-        return Err(CuError::INVALID_VALUE);
-    }
-    let from = device_end("cuMemcpyDtoH", context, args::size(from.0))?;
-    copy("cuMemcpyDtoH", stream, line(any_end(context, to.expose_provenance())?, from, size), how)
+    let to = host_end(stream.context(), to, size)?;
+    let from = device_end("cuMemcpyDtoH", stream.context(), args::size(from.0))?;
+    copy("cuMemcpyDtoH", stream, line(to, from, size), how)
 }
 
 pub(super) fn device_to_device(

@@ -126,6 +126,10 @@ fn what_is_no_array_or_not_in_it_is_refused_and_a_violation() {
             let device = alloc(64).unwrap();
             assert_eq!(put(line, 13, b"four"), invalid);
             assert_eq!(put(plane, 0, b"four"), invalid);
+            for (size, answer) in [(4, invalid), (0, Ok(()))] {
+                assert_eq!(cuMemcpyHtoA_v2(line, 0, std::ptr::null(), size), answer, "{size}");
+                assert_eq!(cuMemcpyAtoH_v2(std::ptr::null_mut(), line, 0, size), answer, "{size}");
+            }
             assert_eq!(copy(rows(plane, (5, 0), device, true)), invalid);
             cuArrayDestroy(line).unwrap();
             assert_eq!(cuArrayDestroy(line), Err(CuError::INVALID_HANDLE));

@@ -135,6 +135,20 @@ fn fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_wait
 }
 
 #[test]
+fn a_copy_to_or_from_nowhere_on_the_host_is_refused_unless_it_is_of_no_bytes() {
+    let name = "copies::a_copy_to_or_from_nowhere_on_the_host_is_refused_unless_it_is_of_no_bytes";
+    machine().test(name, |_| {
+        start();
+        let at = alloc(64).unwrap();
+        let (nothing, nowhere) = (std::ptr::null(), std::ptr::null_mut());
+        for (size, answer) in [(4, Err(CuError::INVALID_VALUE)), (0, Ok(()))] {
+            assert_eq!(cuMemcpyHtoD_v2(at, nothing, size), answer, "{size}");
+            assert_eq!(cuMemcpyDtoH_v2(nowhere, at, size), answer, "{size}");
+        }
+    });
+}
+
+#[test]
 fn fills_and_rows() {
     machine().test("copies::fills_and_rows", |_| {
         start();

@@ -145,25 +145,11 @@ fn copies_to_and_from_device_memory_return_early_unless_it_is_to_be_waited_for()
         "arrays::copies_to_and_from_device_memory_return_early_unless_it_is_to_be_waited_for",
         |_| {
             start();
-            let (line, x, flag) = (array(bytes(64, 0)).unwrap(), alloc(64).unwrap(), alloc(4).unwrap());
-            type Operation = fn(Array, DevicePtr) -> CuResult;
-            let operations: [Operation; 2] =
-                [|line, x| cuMemcpyDtoA_v2(line, 0, x, 64), |line, x| cuMemcpyAtoD_v2(x, line, 0, 64)];
-            for operation in operations {
-                write(flag, &[0]).unwrap();
-                launch(kernel("wait_flag"), Stream::NULL, &[flag.0, 1]).unwrap();
-                operation(line, x).unwrap();
-                assert_eq!(cuStreamQuery(Stream::NULL), Err(CuError::NOT_READY));
-                cuStreamWriteValue32_v2(own_stream(), flag, 1, 0).unwrap();
-                cuCtxSynchronize().unwrap();
-            }
-            let on = 1_u32;
-            cuPointerSetAttribute((&raw const on).cast(), 6, x).unwrap();
-            for operation in operations {
-                launch(kernel("spin"), Stream::NULL, &[20_000_000]).unwrap();
-                operation(line, x).unwrap();
-                cuStreamQuery(Stream::NULL).unwrap();
-            }
+            let (line, x) = (array(bytes(64, 0)).unwrap(), alloc(64).unwrap());
+            returns_early_unless_to_be_waited_for(
+                x,
+                &[&|| cuMemcpyDtoA_v2(line, 0, x, 64), &|| cuMemcpyAtoD_v2(x, line, 0, 64)],
+            );
         },
     );
 }

@@ -109,28 +109,11 @@ fn fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_wait
     let name = "copies::fills_and_copies_within_a_device_return_early_unless_the_memory_is_to_be_waited_for";
     machine().test(name, |_| {
         start();
-        let (flag, x, y, stream) = (alloc(4).unwrap(), alloc(64).unwrap(), alloc(64).unwrap(), own_stream());
-        type Operation = fn(DevicePtr, DevicePtr) -> CuResult;
-        let operations: [Operation; 3] = [
-            |x, _| cuMemsetD8_v2(x, 1, 64),
-            |x, y| cuMemcpyDtoD_v2(x, y, 64),
-            |x, y| cuMemcpyDtoD_v2(y, x, 64),
-        ];
-        for operation in operations {
-            write(flag, &[0]).unwrap();
-            launch(kernel("wait_flag"), Stream::NULL, &[flag.0, 1]).unwrap();
-            operation(x, y).unwrap();
-            assert_eq!(cuStreamQuery(Stream::NULL), Err(CuError::NOT_READY));
-            cuStreamWriteValue32_v2(stream, flag, 1, 0).unwrap();
-            cuCtxSynchronize().unwrap();
-        }
-        let on = 1_u32;
-        cuPointerSetAttribute((&raw const on).cast(), 6, x).unwrap();
-        for operation in operations {
-            launch(kernel("spin"), Stream::NULL, &[20_000_000]).unwrap();
-            operation(x, y).unwrap();
-            cuStreamQuery(Stream::NULL).unwrap();
-        }
+        let (x, y) = (alloc(64).unwrap(), alloc(64).unwrap());
+        returns_early_unless_to_be_waited_for(
+            x,
+            &[&|| cuMemsetD8_v2(x, 1, 64), &|| cuMemcpyDtoD_v2(x, y, 64), &|| cuMemcpyDtoD_v2(y, x, 64)],
+        );
     });
 }
 

@@ -154,6 +154,30 @@ pub(crate) fn launch(function: Function, stream: Stream, arguments: &[u64]) -> C
     cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, places.as_mut_ptr(), std::ptr::null_mut())
 }
 
+/// The attribute of a pointer: operations on its memory that name no stream wait for their end.
+pub(crate) const SYNC_MEMOPS: c_uint = 6;
+
+/// Insists that operations of the default stream on `memory` return before they are done, and afterwards once it is memory whose
+/// operations are to be waited for.
+pub(crate) fn returns_early_unless_to_be_waited_for(memory: DevicePtr, operations: &[&dyn Fn() -> CuResult]) {
+    let (flag, other) = (alloc(4).unwrap(), own_stream());
+    for operation in operations {
+        write(flag, &[0]).unwrap();
+        launch(kernel("wait_flag"), Stream::NULL, &[flag.0, 1]).unwrap();
+        operation().unwrap();
+        assert_eq!(cuStreamQuery(Stream::NULL), Err(CuError::NOT_READY));
+        cuStreamWriteValue32_v2(other, flag, 1, 0).unwrap();
+        cuCtxSynchronize().unwrap();
+    }
+    let on = 1_u32;
+    cuPointerSetAttribute((&raw const on).cast(), SYNC_MEMOPS, memory).unwrap();
+    for operation in operations {
+        launch(kernel("spin"), Stream::NULL, &[20_000_000]).unwrap();
+        operation().unwrap();
+        cuStreamQuery(Stream::NULL).unwrap();
+    }
+}
+
 pub(crate) fn state(pid: c_int) -> CuResult<ProcessState> {
     let mut state = ProcessState(u32::MAX);
     cuCheckpointProcessGetState(pid, &raw mut state).map(|()| state)

@@ -45,7 +45,7 @@ fn native_and_vmm_memory_differ_as_measured() {
         assert_eq!(retain(native), Err(CuError::INVALID_VALUE));
         retain(vmm).unwrap();
         let yes: c_uint = 1;
-        let set = |at| cuPointerSetAttribute((&raw const yes).cast(), 6, at);
+        let set = |at| cuPointerSetAttribute((&raw const yes).cast(), SYNC_MEMOPS, at);
         set(native).unwrap();
         assert_eq!(set(vmm), Err(CuError::NOT_SUPPORTED));
         assert_eq!(attribute(DevicePtr(0x1000), 2), Err(CuError::INVALID_VALUE));

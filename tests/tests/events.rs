@@ -2,7 +2,7 @@
 //! counts them.
 
 use anyhow::{Result, ensure};
-use integration::{Machine, Target};
+use integration::{InTheWay, Machine, Target};
 
 /// The API version of r580, the first driver that was seen to carry them, and the one before.
 const R580: &str = "13000";
@@ -32,33 +32,16 @@ fn is_free(machine: &Machine, worker: &Target) -> Result<()> {
     Ok(())
 }
 
-/// `check` and `suspend` refuse for so many events and for nothing else, and touch nothing.
-fn holds(machine: &Machine, worker: &Target, count: usize) -> Result<()> {
-    let pid = worker.pid();
-    let before = worker.ok("sum m 0 64K")?;
-    for verb in ["check", "suspend"] {
-        let outcome = machine.tool().option("--json").verb(verb, &[pid])?.exits(4)?;
-        let events = outcome.events()?;
-        let blockers: Vec<_> = events.iter().filter(|event| event["severity"] == "blocker").collect();
-        let [blocker] = blockers.as_slice() else { anyhow::bail!("{verb}: {blockers:?}") };
-        ensure!(blocker["kind"] == "shared-event" && blocker["pid"] == pid, "{verb}: {blocker}");
-        let message = blocker["message"].as_str().unwrap_or_default();
-        ensure!(
-            message.contains(&format!("process {pid} holds {count} interprocess event")),
-            "{verb}: {message}"
-        );
-        ensure!(message.contains("r580"), "{verb} does not say which driver carries them: {message}");
-        let object = blocker["object"].as_str().unwrap_or_default();
-        ensure!(object.starts_with("event 0x") && message.contains(object), "{verb}: {blocker}");
-        let asked = machine.calls(outcome.pid)?;
-        ensure!(!asked.iter().any(|call| call.name == "cuCheckpointProcessLock"), "{verb} locked it");
-        let remedy = blocker["remedy"].as_str().unwrap_or_default();
-        ensure!(remedy.contains("destroy them") && remedy.contains("newer driver"), "{verb}: {remedy}");
+/// So many events are in the way of a suspend, and nothing else is.
+fn holds(machine: &Machine, worker: &Target, count: u32) -> Result<()> {
+    InTheWay {
+        kind: "shared-event",
+        count,
+        object: "event 0x",
+        message: &["interprocess event", "r580"],
+        remedy: &["destroy them", "newer driver"],
     }
-    let phase = machine.status(pid)?;
-    let phase = phase.get("phase").and_then(serde_json::Value::as_str).unwrap_or_default();
-    ensure!(phase == "running" && worker.ok("sum m 0 64K")? == before, "it is {phase}");
-    Ok(())
+    .of(machine, worker, ("m", "64K"))
 }
 
 fn cycles(machine: &Machine, workers: &[&Target]) -> Result<()> {

@@ -1,29 +1,12 @@
 //! Kinds that are told apart by more than the call that made them: counted exactly, with a remedy, until the last of them is gone.
 
+use integration::InTheWay;
+
 use super::*;
 
-/// The one blocker that `check` and `suspend` name; both leave everything as it was.
+/// So many of a kind are in the way of a suspend, and nothing else is.
 fn only(machine: &Machine, target: &Target, kind: &str, count: u32, remedy: &str) -> Result<()> {
-    for verb in ["check", "suspend"] {
-        let outcome = machine.tool().option("--json").verb(verb, &[target.pid()])?.exits(REFUSED)?;
-        let blockers: Vec<_> =
-            outcome.events()?.into_iter().filter(|event| event["severity"] == "blocker").collect();
-        let [blocker] = blockers.as_slice() else { anyhow::bail!("{verb}, {count} {kind}: {blockers:?}") };
-        let is = |field: &str| blocker[field].as_str().unwrap_or_default().to_owned();
-        assert_eq!(
-            (is("kind").as_str(), blocker["pid"].as_i64()),
-            (kind, Some(target.pid().into())),
-            "{verb}"
-        );
-        let held = format!("process {} holds {count} ", target.pid());
-        assert!(is("message").starts_with(&held), "{verb}: {blocker}");
-        assert!(is("remedy").contains(remedy), "{verb}: {blocker}");
-        assert!(!is("object").is_empty() && is("message").contains(&is("object")), "{verb}: {blocker}");
-    }
-    let sum = target.ok("sum good 0 2M")?;
-    all(target, &["add good 0 2M 1", &format!("add good 0 2M {}", u32::MAX)])?;
-    assert_eq!(target.ok("sum good 0 2M")?, sum);
-    Ok(())
+    InTheWay { kind, count, object: "", message: &[], remedy: &[remedy] }.of(machine, target, ("good", "2M"))
 }
 
 #[test]

@@ -111,7 +111,9 @@ impl Rig {
         ensure!(self.look()? == self.sums, "contents changed");
         let status = self.machine.status(self.pid())?;
         ensure!(status["phase"] == "running", "{status}");
-        let moves = |thread: &Thread| ["nvsnap-copy", "nvsnap-lane"].contains(&&*thread.name);
+        let names = ["nvsnap-copy", "nvsnap-lane"];
+        // One that was joined may be there for a moment still.
+        let moves = |thread: &Thread| names.contains(&&*thread.name) && !thread.is_ending;
         let left: Vec<Thread> = Thread::all(self.pid())?.into_iter().filter(moves).collect();
         ensure!(left.is_empty(), "left behind: {left:?}");
         Ok(())

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine::{Driver, Machine};
+use crate::machine::{Driver, Machine, TMPFS};
 use crate::target::Target;
 use crate::tool::Tool;
 
@@ -15,8 +15,6 @@ use crate::tool::Tool;
 const STAND_IN: u64 = 2 << 30;
 /// What is tried while there is room, in MiB: the last is the granularity of the driver.
 const SIZES: [u64; 3] = [1024, 64, 2];
-/// Where a store in memory lies.
-const TMPFS: &str = "/dev/shm";
 
 /// A piece of the card: its name and its MiB.
 type Piece = (String, u64);

@@ -22,6 +22,9 @@ use crate::usage::Usage;
 /// How long something may take to come about.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Where a store in memory lies.
+pub(crate) const TMPFS: &str = "/dev/shm";
+
 /// Which driver a test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Driver {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine::{Driver, Machine};
+use crate::machine::{Driver, Machine, TMPFS};
 use crate::target::Target;
 use crate::tool::Tool;
 use sheet::{Leg, Sheet};
@@ -27,9 +27,6 @@ pub struct Plan {
     /// A folder on a disk, for a store; a store in memory is measured anyway.
     pub disk: Option<PathBuf>,
 }
-
-/// Where a store in memory lies.
-const TMPFS: &str = "/dev/shm";
 
 /// Measures, and prints the table row by row.
 pub fn bench(plan: &Plan) -> Result<()> {

@@ -250,6 +250,7 @@ fn a_suspend_in_place_goes_on_where_only_what_is_not_zero_fits_and_undoes_all_wh
     group.leave(300 * MIB)?;
     let failed = machine.suspend(&[pid])?;
     ensure!(failed.code == 1 && failed.text().contains("host memory"), "{}", failed.text());
+    ensure!(failed.text().contains("save to a store with --store"), "no way out: {}", failed.text());
     ensure!(worker.ok("sum x 0 640M")? == sum, "the bytes changed");
     worker.ok("noise x 0 2M 5")?;
     let sum = worker.ok("sum x 0 640M")?;

@@ -84,7 +84,9 @@ fn each_push_fails_once(threads: usize, check: impl Fn(&Outcome) -> Result<()>) 
     for nth in before + 1..=after {
         let scene = Scene::new(threads, &format!("cuCtxPushCurrent*:{nth}:*=oom"))?;
         let suspend = scene.suspend()?;
-        if scene.worker.log().contains("there is one thread less") {
+        if scene.worker.log().contains(
+            "device 0: cuCtxPushCurrent_v2 failed with CUDA_ERROR_OUT_OF_MEMORY (2); there is one thread less",
+        ) {
             without_slots.push(nth);
             check(&suspend).with_context(|| format!("push {nth}: {}", suspend.text()))?;
         }

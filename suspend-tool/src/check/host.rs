@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use protocol::HostLimits;
 
 use super::Finding;
-use crate::pid::Pid;
+use crate::pid::{Pid, listed};
 use crate::proc::{HostMemory, ProcFs};
 use crate::report::bytes;
 use crate::topology::HostNeed;
@@ -95,6 +95,12 @@ impl Domain {
         self.members.iter().filter_map(|pid| needs.get(pid)).map(bound).fold(0, u64::saturating_add)
     }
 
+    /// The members that a sum is made of.
+    fn who(&self, needs: &BTreeMap<Pid, HostNeed>, bound: fn(&HostNeed) -> u64) -> String {
+        let needs_some = |pid: &Pid| needs.get(pid).is_some_and(|need| bound(need) > 0);
+        listed(self.members.iter().copied().filter(needs_some))
+    }
+
     /// What does not fit, or may not.
     fn judge(&self, needs: &BTreeMap<Pid, HostNeed>) -> Option<Finding> {
         let (least, most) = (self.sum(needs, |need| need.least), self.sum(needs, |need| need.most));
@@ -110,12 +116,17 @@ impl Domain {
             ),
         };
         let finding = if least > self.available {
-            let message = format!("at least {} of host memory would be needed and {there}", bytes(least));
+            let message = format!(
+                "at least {} of host memory would be needed for process {} and {there}",
+                bytes(least),
+                self.who(needs, |need| need.least)
+            );
             Finding::blocker(KIND, message, remedy)
         } else if most > self.available {
             let message = format!(
-                "up to {} of host memory may be needed and {there}; what is zero takes no room",
-                bytes(most)
+                "up to {} of host memory may be needed for process {} and {there}; what is zero takes no room",
+                bytes(most),
+                self.who(needs, |need| need.most)
             );
             Finding::warning(KIND, message, format!("{remedy}; if it is too little, everything is undone"))
         } else {
@@ -163,6 +174,7 @@ mod tests {
         let (_, findings) = fit(&domains, &needs);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].blocks() && findings[0].message.contains("/g"), "{}", findings[0]);
+        assert!(findings[0].message.contains("for process 1 2 and"), "{}", findings[0]);
     }
 
     #[test]
@@ -177,8 +189,10 @@ mod tests {
         // 320 less a sixteenth and what is needed in any case.
         let told: Vec<Option<u64>> = limits.into_values().map(|limits| limits.arena_bytes).collect();
         assert_eq!(told, [Some(180), Some(60)]);
+        assert!(findings[0].message.contains("for process 1 2 and"), "{}", findings[0]);
         let (_, findings) = fit(&[domain(None, 59, &[1, 2])], &needs);
         assert!(findings[0].blocks() && findings[0].message.contains("at least 60 B"), "{}", findings[0]);
+        assert!(findings[0].message.contains("for process 2 and"), "{}", findings[0]);
     }
 
     #[test]

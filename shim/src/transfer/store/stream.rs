@@ -86,7 +86,7 @@ impl Course<'_> {
         match Slots::new(self.device) {
             Ok(mut slots) => self.take_turns(&mut slots),
             Err(error) => {
-                log!("{error}; there is one thread less");
+                log!("device {}: {error}; there is one thread less", self.device.0);
                 self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
             }
         }

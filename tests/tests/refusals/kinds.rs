@@ -44,7 +44,7 @@ fn managed_memory_by_every_road() -> Result<()> {
     Ok(())
 }
 
-/// Memory of the host that `cuMemCreate` makes cannot be restored by the driver; what a pool makes is not known to be better.
+/// A driver that is to carry memory out of a pool of the host comes to no end (docs/DRIVER-VERSIONS.md, `pools`).
 #[test]
 fn a_pool_of_the_host() -> Result<()> {
     let machine = Machine::stand_in()?;

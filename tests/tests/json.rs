@@ -172,3 +172,65 @@ fn held_launch(machine: &Machine) -> Result<Outcome> {
     worker.ok("sync")?;
     Ok(outcome)
 }
+
+/// How often a phase begins, after it has been seen that each time it ends before it begins again, on all processes, and that the
+/// summary has the seconds and bytes of all times together.
+fn turns(outcome: &Outcome, stage: &str, pids: &[i32]) -> Result<usize> {
+    let events = outcome.events()?;
+    let mut turns = 0;
+    let (mut seconds, mut objects) = (0.0, 0);
+    let mut on = None;
+    for event in events.iter().filter(|event| event["stage"] == stage) {
+        match (event["event"].as_str().context("a name")?, on.take()) {
+            ("begin", None) => {
+                ensure!(event["pids"] == serde_json::json!(pids), "{event}");
+                on = Some(BTreeSet::from_iter(pids.iter().map(|pid| i64::from(*pid))));
+                turns += 1;
+            }
+            ("done", Some(mut left)) => {
+                ensure!(left.remove(&event["pid"].as_i64().context("a pid")?), "{event}");
+                objects += event.pointer("/bytes/objects").and_then(Value::as_u64).unwrap_or_default();
+                on = Some(left);
+            }
+            ("end", Some(left)) => {
+                ensure!(left.is_empty(), "{stage} is over without {left:?}");
+                seconds += event["seconds"].as_f64().context("seconds")?;
+            }
+            _ => anyhow::bail!("out of order: {event}"),
+        }
+    }
+    ensure!(on.is_none(), "{stage} does not end");
+    let summary = events.last().context("a summary")?;
+    let told = |what: &str| summary.pointer(what);
+    let took =
+        told(&format!("/seconds/{stage}")).and_then(Value::as_f64).with_context(|| summary.to_string())?;
+    // Each is rounded to a millionth.
+    ensure!((took - seconds).abs() < 0.000_01, "{stage} took {seconds} s: {summary}");
+    let carried = told(&format!("/bytes/{stage}/objects")).and_then(Value::as_u64).unwrap_or_default();
+    ensure!(carried == objects, "{summary}");
+    Ok(turns)
+}
+
+#[test]
+fn a_phase_in_turns_begins_and_ends_with_each_of_them() -> Result<()> {
+    for (team, joins) in [(false, 1), (true, 3)] {
+        let mut machine = Machine::stand_in()?;
+        // That of r610, the first that lets a restored process join a multicast object again.
+        machine.set("FAKECUDA_MULTICAST", "1").set("FAKECUDA_VERSION", "13030");
+        let (a, b) = (worker(&machine, "a")?, worker(&machine, "b")?);
+        if team {
+            for worker in [&a, &b] {
+                worker.ok("team t 2M 1")?;
+                worker.ok("join t 0")?;
+            }
+        }
+        let pids = [a.pid(), b.pid()];
+        let verb = |verb: &str| machine.tool().option("--json").verb(verb, &pids)?.done();
+        verb("suspend")?;
+        let resume = verb("resume")?;
+        let seen = ["load", "remap", "reopen"].map(|stage| turns(&resume, stage, &pids));
+        let [load, remap, reopen] = seen;
+        ensure!((load?, remap?, reopen?) == (2, joins, 1), "a multicast object: {team}");
+    }
+    Ok(())
+}

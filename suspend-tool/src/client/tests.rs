@@ -187,6 +187,7 @@ fn slow(step: u64) {
                 Reply::Inspect(Inventory { progress, ..Inventory::default() })
             }
             _ => {
+                // What is waited for is the time itself.
                 std::thread::sleep(Duration::from_millis(1500));
                 Reply::Load(Transferred::default())
             }

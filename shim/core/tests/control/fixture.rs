@@ -37,6 +37,8 @@ pub(crate) struct Script {
     /// Done by the next `export`, before it answers.
     pub(crate) before_export: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     pub(crate) tended: AtomicU32,
+    /// The thread that looks after things, as the kernel numbers it.
+    worker: AtomicI32,
     /// The byte that the one known secret is made of; 0 for [`SECRET`].
     pub(crate) known: AtomicU8,
     /// Done by the next `inspect`, on the thread that serves all clients.
@@ -49,6 +51,15 @@ pub(crate) struct Script {
 impl Script {
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often the thread that looks after things has gone to sleep, once it has done so.
+    pub(crate) fn rests(&self) -> u64 {
+        let path = format!("/proc/self/task/{}/status", self.worker.load(Ordering::SeqCst));
+        let status = std::fs::read_to_string(path).expect("a thread");
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).expect("a count");
+        count.trim().parse().expect("a number")
     }
 
     /// From now on every change waits; gives the ends on which to hear of it and to let it go on.
@@ -123,6 +134,7 @@ impl Operations for Script {
     }
 
     fn tend(&self) -> bool {
+        self.worker.store(own_tid(), Ordering::SeqCst);
         self.tended.fetch_add(1, Ordering::SeqCst).is_multiple_of(2)
     }
 
@@ -177,6 +189,12 @@ impl Target {
 
 pub(crate) fn own_pid() -> i32 {
     i32::try_from(std::process::id()).expect("a pid")
+}
+
+fn own_tid() -> i32 {
+    let thread = std::fs::read_link("/proc/thread-self").expect("a thread");
+    let number = thread.file_name().and_then(std::ffi::OsStr::to_str).expect("its number");
+    number.parse().expect("a number")
 }
 
 /// A client that blocks.

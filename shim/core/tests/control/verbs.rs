@@ -218,9 +218,13 @@ fn an_idle_worker_looks_after_things_while_the_process_runs_and_only_then() {
     }
     // The verb runs on the same thread, so it is over when the answer is here.
     target.client().ask::<verbs::Quiesce>(&QUIESCE).expect("quiet");
-    let before = tended();
+    let (before, rests) = (tended(), target.script.rests());
     target.client().ask::<verbs::Quiesce>(&QUIESCE).expect("quiet");
-    std::thread::sleep(soon * 10);
+    let deadline = Instant::now() + PATIENCE;
+    while target.script.rests() < rests + 10 {
+        assert!(Instant::now() < deadline, "it does not rest");
+        std::thread::yield_now();
+    }
     assert_eq!(tended(), before, "not while it is quiesced");
 }
 

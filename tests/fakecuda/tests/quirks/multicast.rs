@@ -1,12 +1,13 @@
 //! Multicast objects: what the documentation says of them, and the habit of drivers before r610.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use cuda_sys::*;
 
 use crate::cuda::*;
 use crate::helpers::*;
-use crate::process::{Me, Other, Setup, machine};
+use crate::process::{Me, Other, PATIENCE, Setup, machine};
 
 fn with_multicast() -> Setup {
     machine().with("FAKECUDA_MULTICAST", "1")
@@ -99,8 +100,12 @@ fn binding_waits_until_every_device_has_been_added() {
         let handle = object(2, GRANULE).unwrap();
         hand(&other, handle);
         other.link.receive();
-        // A moment in which it could have come back.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        // One that waits looks again after each sleep.
+        let (sleeps, begun) = (other.sleeps(), Instant::now());
+        while other.sleeps() < sleeps + 10 && !other.link.has_message() {
+            assert!(begun.elapsed() < PATIENCE, "it neither waits nor comes back");
+            std::thread::yield_now();
+        }
         assert!(!other.link.has_message(), "it did not wait");
         cuMulticastAddDevice(handle, Device(0)).unwrap();
         assert_eq!(other.link.receive(), [7]);

@@ -166,6 +166,17 @@ impl Other {
         self.process.0.id().try_into().unwrap()
     }
 
+    /// How often its threads have gone to sleep.
+    pub(crate) fn sleeps(&self) -> u64 {
+        let sleeps = |task: std::fs::DirEntry| {
+            let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+            count.trim().parse::<u64>().ok()
+        };
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        tasks.filter_map(|task| sleeps(task.ok()?)).sum()
+    }
+
     /// Ends it as `kill -9` does, and waits until it is gone.
     pub(crate) fn kill(mut self) {
         self.process.0.kill().unwrap();

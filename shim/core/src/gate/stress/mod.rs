@@ -71,6 +71,8 @@ fn closed_means_nobody_launches<const OWN: usize, const SEATS: usize>(threads: u
     let board = Board(UnsafeCell::new(0));
     let writers = AtomicU32::new(0);
     let done = AtomicBool::new(false);
+    // Told at the end: the callers have to be let go first.
+    let mut early = None;
     let launched = thread::scope(|scope| {
         let callers: Vec<_> = (0..threads)
             .map(|_| {
@@ -95,16 +97,24 @@ fn closed_means_nobody_launches<const OWN: usize, const SEATS: usize>(threads: u
             until("nobody inside", || gate.inside().launches == 0);
             let before = board.read();
             if round % 8 == 0 {
-                thread::sleep(Duration::from_micros(200));
+                let held = || waiting(&gate).len() + gate.waiters.standing() as usize;
+                until("everybody at the gate, or somebody past it", || {
+                    held() == threads || board.read() != before
+                });
             }
-            assert_eq!(board.read(), before, "somebody launched at a closed gate");
+            let held = board.read() == before;
             gate.open(LAUNCHES_HELD);
+            if !held {
+                early = Some(round);
+                break;
+            }
             until("a launch", || board.read() != before);
         }
         done.store(true, Relaxed);
         gate.open(ALL_HELD);
         callers.into_iter().map(|caller| caller.join().unwrap()).sum::<u64>()
     });
+    assert_eq!(early, None, "somebody launched at a closed gate");
     assert_eq!(launched, board.0.into_inner(), "a launch was lost or doubled");
 }
 

@@ -37,8 +37,34 @@ def child(*arguments, **options):
     )
 
 
+def heard(process, timeout=20):
+    ready, _, _ = select.select([process.stdout], [], [], timeout)
+    return process.stdout.readline().strip() if ready else "no answer"
+
+
 def ask(process, line, timeout=20):
     process.stdin.write(line + "\n")
     process.stdin.flush()
-    ready, _, _ = select.select([process.stdout], [], [], timeout)
-    return process.stdout.readline().strip() if ready else "no answer"
+    return heard(process, timeout)
+
+
+def told_by(process, line, timeout):
+    """The words that a process which is told this says until it ends, and whether it ended in time. One that is late is killed."""
+    try:
+        return process.communicate(line + "\n", timeout)[0].split(), True
+    except subprocess.TimeoutExpired:
+        process.kill()
+    try:
+        return process.communicate(timeout=5)[0].split(), False
+    except subprocess.TimeoutExpired:
+        # The kernel cannot end it either.
+        return [], False
+
+
+def kill(process):
+    """Ends a process, or leaves one alone that the kernel cannot end."""
+    process.kill()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        pass

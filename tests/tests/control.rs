@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use integration::threads::Thread;
-use integration::{Machine, Target};
+use integration::{Machine, Place, Target, at_each};
 
 const INSPECT: u8 = 1;
 const QUIESCE: u8 = 2;
@@ -222,6 +222,72 @@ fn a_load_takes_no_more_host_memory_than_it_may() -> Result<()> {
         ensure!(worker.ok(&sum)? == before);
     }
     Ok(())
+}
+
+/// A process that shares memory, and one that uses it beside its own and meets these faults.
+fn sharing(faults: &str) -> Result<(Machine, [Target; 2])> {
+    let machine = Machine::stand_in()?;
+    let a = working(&machine)?;
+    let b =
+        machine.worker("b").preload().set("FAKECUDA_INDEX", "2").set("FAKECUDA_FAULTS", faults).start()?;
+    for line in ["listen", "begin 0", "new own 2M device:0", "fill own 0 2M 5"] {
+        b.ok(line)?;
+    }
+    for line in ["new x 4M device:0 fd", "fill x 0 4M 3", "export x x", "send x b"] {
+        a.ok(line)?;
+    }
+    for line in
+        ["receive x", "import x x", "show x 4M", "close x", "new last 2M device:0", "fill last 0 2M 6"]
+    {
+        b.ok(line)?;
+    }
+    Ok((machine, [a, b]))
+}
+
+/// A release that fails there leaves imports of memory that is made anew before they are dropped. The command sees to it that it
+/// does not come to that; other clients need not.
+fn exchanges_what_is_left(place: &Place) -> Result<bool> {
+    // What takes memory apart is asked for once more where it fails.
+    let (machine, [a, b]) = sharing(&[place.fault("error(999)"), place.fault("error(999)")].join(";"))?;
+    let pids = [a.pid(), b.pid()];
+    let look = || -> Result<Vec<String>> {
+        let lines = [(&a, "sum x 0 4M"), (&b, "sum x 0 4M"), (&b, "sum own 0 2M"), (&b, "sum last 0 2M")];
+        lines.iter().map(|(worker, line)| worker.ok(line)).collect()
+    };
+    let before = look()?;
+    machine.tool().verb("quiesce", &pids)?.done()?;
+    let release = machine.tool().verb("release", &pids)?;
+    ensure!(release.code == 3, "{}", release.text());
+    for pid in pids {
+        let answer = ask(pid, LOAD, &[1, 0, 0, 0])?;
+        ensure!(answer.kind == REPLY, "{}", String::from_utf8_lossy(&answer.body));
+    }
+    for verb in ["remap", "reopen"] {
+        machine.tool().verb(verb, &pids)?.done()?;
+    }
+    for _ in 0..2 {
+        ensure!(look()? == before, "{:?}, before: {before:?}", look()?);
+        a.ok("add x 0 4M 1")?;
+        ensure!(a.ok("sum x 0 4M")? == b.ok("sum x 0 4M")?, "not one memory any more");
+        a.ok(&format!("add x 0 4M {}", u32::MAX))?;
+        machine.suspend(&pids)?.done()?;
+        machine.resume(&pids)?.done()?;
+    }
+    Ok(true)
+}
+
+#[test]
+fn an_import_that_a_release_did_not_get_to_is_exchanged_for_what_its_owner_has_made_since() -> Result<()> {
+    let (machine, [a, b]) = sharing("")?;
+    let pids = [a.pid(), b.pid()];
+    machine.tool().verb("quiesce", &pids)?.done()?;
+    let before = machine.calls(b.pid())?.len();
+    machine.tool().verb("release", &pids)?.done()?;
+    let mut places = Place::behind(&machine.calls(b.pid())?, before, 2);
+    machine.resume(&pids)?.done()?;
+    places.retain(|place| ["cuMemUnmap", "cuMemRelease"].contains(&place.call.as_str()));
+    ensure!(places.len() >= 6, "of three allocations: {places:?}");
+    at_each(&places, exchanges_what_is_left).map(drop)
 }
 
 #[test]

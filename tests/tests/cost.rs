@@ -50,7 +50,7 @@ impl Cost {
     fn of_both(workers: &[Target; 2]) -> Result<[Self; 2]> {
         let [bare, shimmed] = workers;
         let mut least = [Self::of(bare)?, Self::of(shimmed)?];
-        for _ in 0..2 {
+        for _ in 0..4 {
             for (worker, least) in workers.iter().zip(&mut least) {
                 let Self { round, launch } = Self::of(worker)?;
                 *least = Self { round: least.round.min(round), launch: least.launch.min(launch) };
@@ -84,8 +84,10 @@ fn a_hundred_thousand_live_objects_do_not_slow_calls_down() -> Result<()> {
     let [bare, shimmed] = [crowded[0].percent(alone[0]), crowded[1].percent(alone[1])];
     eprintln!("bare driver: alone {:?}, among {OBJECTS} {:?}: {bare:?} percent", alone[0], crowded[0]);
     eprintln!("the library: alone {:?}, among {OBJECTS} {:?}: {shimmed:?} percent", alone[1], crowded[1]);
-    // Five calls with some thirty look-ups. With trees in place of tables it was 1.45 times the driver's own growth, now 1.1.
-    assert!(100 * shimmed.0 <= 130 * bare.0, "a round grows to {} percent, bare {}", shimmed.0, bare.0);
+    // Five calls with some thirty look-ups. With trees in place of tables it was 1.45 times the driver's own growth, with names
+    // that lead to cold places 1.1, now 1.0. That a crowd made the driver faster is a disturbance of the first measurement.
+    let bound = 120 * bare.0.max(100);
+    assert!(100 * shimmed.0 <= bound, "a round grows to {} percent, bare {}", shimmed.0, bare.0);
     // A launch looks nothing up; but what the stand-in's queue costs differs from one time to the next.
     assert!(shimmed.1 <= 2 * bare.1, "a launch grows to {} percent, bare {}", shimmed.1, bare.1);
     Ok(())

@@ -134,7 +134,7 @@ pub(crate) unsafe fn cuIpcGetMemHandle(p_handle: *mut IpcMemHandle, dptr: Device
 }
 
 fn handle_of(block: &Block) -> Option<[u8; IPC_HANDLE_SIZE]> {
-    let what = world().describe_at(block.span.base)?;
+    let what = world().publish_at(block.span.base)?;
     Handle {
         id: what.id,
         secret: what.secret,

@@ -3,9 +3,10 @@
 use cuda_sys::MemHandle;
 use protocol::{AllocationId, Secret};
 
+use super::names::Name;
 use super::record::{Allocation, Attachment, Backing, Contents, Description, Handle, Key, Origin};
 use super::team::Part;
-use super::{State, VIRTUAL, World, is_virtual};
+use super::{State, VIRTUAL, World, name_of};
 
 /// Keeps the real handle of an allocation valid across a driver call. Goes back by [`World::unpin`].
 #[derive(Debug)]
@@ -100,7 +101,11 @@ impl<A: Attachment> World<A> {
         let mut state = self.lock();
         let (key, surplus) = match state.find(what.id, what.secret) {
             Ok(key) => (key, Some(real)),
-            Err(_) => (state.adopt(real, what), None),
+            Err(_) => {
+                let key = state.adopt(real, what);
+                state.publish(key);
+                (key, None)
+            }
         };
         Adopted { handle: state.new_handle(key, true), surplus }
     }
@@ -174,7 +179,7 @@ impl<A: Attachment> World<A> {
     pub fn retain(&self, address: u64) -> Option<MemHandle> {
         let mut state = self.lock();
         let handle = state.mapping_at(address)?.1.handle;
-        state.handles.get_mut(&handle.0)?.count += 1;
+        state.known(handle).ok()?.count += 1;
         Some(handle)
     }
 
@@ -183,9 +188,10 @@ impl<A: Attachment> World<A> {
     pub fn finish(&self, leaving: Leaving) -> Option<Gone<A>> {
         let mut state = self.lock();
         let gone = state.allocations.remove(&leaving.key)?;
+        state.allocation_names.give_back(leaving.key.name);
         state.waiting.remove(&leaving.key);
-        if state.ids.get(&gone.what.id) == Some(&leaving.key) {
-            state.ids.remove(&gone.what.id);
+        if gone.published && state.published.get(&gone.what.id) == Some(&leaving.key) {
+            state.published.remove(&gone.what.id);
         }
         let leaving = state.let_go_of(&gone.part.bindings);
         Some(Gone { attached: gone.attached, leaving })
@@ -203,9 +209,8 @@ impl<A: Attachment> World<A> {
 
 impl<A: Attachment> State<A> {
     fn adopt(&mut self, real: MemHandle, what: Description) -> Key {
-        let key = Key(self.next_key);
-        self.next_key += 1;
-        self.ids.insert(what.id, key);
+        let key = Key { serial: self.count, name: self.allocation_names.take() };
+        self.count += 1;
         self.allocations.insert(
             key,
             Box::new(Allocation {
@@ -222,6 +227,7 @@ impl<A: Attachment> State<A> {
                 withheld: false,
                 raw: false,
                 bound_for_good: false,
+                published: false,
                 attached: A::default(),
             }),
         );
@@ -230,47 +236,59 @@ impl<A: Attachment> State<A> {
 
     /// A new virtual handle, held once.
     fn new_handle(&mut self, key: Key, imported: bool) -> MemHandle {
-        let handle = MemHandle(VIRTUAL | self.next_handle);
-        self.next_handle += 1;
-        self.hold(handle, key, imported).count += 1;
+        let handle = MemHandle(VIRTUAL | self.handle_names.take().number());
+        let new = self.hold(handle, key, imported);
+        new.owns_name = true;
+        new.count = 1;
         handle
     }
 
     /// The record of a handle; a new one where mappings and references had all gone meanwhile.
     pub(super) fn hold(&mut self, handle: MemHandle, key: Key, imported: bool) -> &mut Handle {
         let (allocations, waiting) = (&mut self.allocations, &mut self.waiting);
-        self.handles.entry(handle.0).or_insert_with(|| {
+        self.handles.entry(Name::of(handle.0)).or_insert_with(|| {
             if let Some(allocation) = allocations.get_mut(&key) {
                 allocation.handles += 1;
                 waiting.remove(&key);
             }
-            Handle { key, imported, count: 0, mappings: 0 }
+            Handle { key, imported, count: 0, mappings: 0, owns_name: false }
         })
     }
 
     /// The record of a handle that the program, or a mapping, holds.
     fn known(&mut self, handle: MemHandle) -> Result<&mut Handle, NotHere> {
-        match self.handles.get_mut(&handle.0) {
-            Some(found) => Ok(found),
-            None if is_virtual(handle) => Err(NotHere::Unknown),
-            None => Err(NotHere::NotOurs),
-        }
+        let name = name_of(handle).ok_or(NotHere::NotOurs)?;
+        self.handles.get_mut(&name).ok_or(NotHere::Unknown)
     }
 
     /// Drops the record of a handle that nobody and nothing holds.
     pub(super) fn prune(&mut self, handle: MemHandle) {
-        let Some(found) = self.handles.get(&handle.0).copied() else { return };
+        let name = Name::of(handle.0);
+        let Some(found) = self.handles.get(&name).copied() else { return };
         if found.count == 0 && found.mappings == 0 {
-            self.handles.remove(&handle.0);
+            self.handles.remove(&name);
+            if found.owns_name {
+                self.handle_names.give_back(name);
+            }
             if let Some(allocation) = self.allocations.get_mut(&found.key) {
                 allocation.handles -= 1;
             }
         }
     }
 
-    /// The allocation of that name, for whoever knows the secret.
+    /// From here on the allocation is found by its id.
+    pub(super) fn publish(&mut self, key: Key) -> Option<Description> {
+        let allocation = self.allocations.get_mut(&key)?;
+        if !allocation.published {
+            allocation.published = true;
+            self.published.insert(allocation.what.id, key);
+        }
+        Some(allocation.what)
+    }
+
+    /// The allocation of that id, for whoever knows the secret.
     fn find(&self, id: AllocationId, secret: Secret) -> Result<Key, NotHere> {
-        let key = *self.ids.get(&id).ok_or(NotHere::Unknown)?;
+        let key = *self.published.get(&id).ok_or(NotHere::Unknown)?;
         match self.allocations.get(&key) {
             Some(found) if found.leaving => Err(NotHere::Unknown),
             Some(found) if found.what.secret != secret => Err(NotHere::Secret),

@@ -7,6 +7,7 @@ use cuda_sys::{AccessDesc, AccessFlags, MemHandle, MemLocation};
 
 use super::access::Access;
 use super::handles::{Leaving, Pin};
+use super::names::Name;
 use super::record::{Attachment, Key};
 use super::{State, World};
 
@@ -126,7 +127,7 @@ impl<A: Attachment> State<A> {
         for (start, mapping) in taken.mappings {
             // Before the record loses a reference, so that it does not vanish in between.
             self.keep_outside(start, &mapping, taken.from, taken.to);
-            if let Some(handle) = self.handles.get_mut(&mapping.handle.0) {
+            if let Some(handle) = self.handles.get_mut(&Name::of(mapping.handle.0)) {
                 handle.mappings -= 1;
             }
             if let Some(allocation) = self.allocations.get_mut(&mapping.key) {
@@ -154,7 +155,7 @@ impl<A: Attachment> State<A> {
                 ..mapping.clone()
             };
             self.mappings.insert(start + first, rest);
-            if let Some(handle) = self.handles.get_mut(&mapping.handle.0) {
+            if let Some(handle) = self.handles.get_mut(&Name::of(mapping.handle.0)) {
                 handle.mappings += 1;
             }
             if let Some(allocation) = self.allocations.get_mut(&mapping.key) {

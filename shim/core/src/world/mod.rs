@@ -17,7 +17,7 @@
 //! What holds:
 //! * One leaf mutex. Nothing here calls the driver, and nobody holds the mutex while calling it: what must stay
 //!   valid across a driver call is pinned.
-//! * The value of a virtual handle is never used twice, and no driver has it: its upper bits make it an address
+//! * The value of a virtual handle is never used twice ([names]), and no driver has it: its upper bits make it an address
 //!   that no process can have.
 //! * A record changes only after the driver call that it records has succeeded.
 //! * Memory is bounded by what has been alive at one time: tables do not shrink. A lookup by handle costs O(1), by address O(log n).
@@ -27,6 +27,7 @@ mod census;
 mod handles;
 mod mappings;
 mod marks;
+mod names;
 mod record;
 mod sharing;
 mod table;
@@ -47,6 +48,7 @@ pub use team::{Binding, Joined, Multicast, Part};
 
 pub use record::{Attachment, Backing, Contents, Description, Key, Origin, Piece, Place, Saved};
 
+use names::{Name, Names};
 use record::{Allocation, Handle};
 use table::Table;
 
@@ -61,15 +63,18 @@ pub struct World<A> {
 struct State<A> {
     /// Each in a place of its own: what comes and goes takes the place that has just become free, which is in the caches still.
     allocations: Table<Key, Box<Allocation<A>>>,
-    ids: Table<AllocationId, Key>,
-    handles: Table<u64, Handle>,
+    /// Those that others may ask for.
+    published: Table<AllocationId, Key>,
+    handles: Table<Name, Handle>,
     mappings: BTreeMap<u64, Mapping>,
     /// Allocations that only a ticket keeps, or whose release the driver refused.
     waiting: BTreeSet<Key>,
     /// The last one a sweep has looked at.
     swept: Option<Key>,
-    next_key: u64,
-    next_handle: u64,
+    /// How many allocations there were.
+    count: u64,
+    allocation_names: Names,
+    handle_names: Names,
 }
 
 impl<A> World<A> {
@@ -78,13 +83,14 @@ impl<A> World<A> {
         Self {
             state: Mutex::new(State {
                 allocations: Table::default(),
-                ids: Table::default(),
+                published: Table::default(),
                 handles: Table::default(),
                 mappings: BTreeMap::new(),
                 waiting: BTreeSet::new(),
                 swept: None,
-                next_key: 0,
-                next_handle: 1,
+                count: 0,
+                allocation_names: Names::default(),
+                handle_names: Names::default(),
             }),
             unpinned: Condvar::new(),
         }
@@ -116,4 +122,9 @@ const VIRTUAL: u64 = 0x6e76 << 48;
 /// Whether `handle` is one of ours, alive or not.
 pub const fn is_virtual(handle: MemHandle) -> bool {
     handle.0 & (0xffff << 48) == VIRTUAL
+}
+
+/// What the handle is called in the table, if it is one of ours.
+const fn name_of(handle: MemHandle) -> Option<Name> {
+    if is_virtual(handle) { Some(Name::of(handle.0)) } else { None }
 }

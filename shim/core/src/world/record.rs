@@ -1,13 +1,25 @@
 //! What is known of one allocation, of one virtual handle, and of the place where saved bytes wait.
 
+use core::hash::{Hash, Hasher};
+
 use cuda_sys::{AllocationProp, LocationType, MemHandle, MemLocation};
 use protocol::{AllocationId, Location, Secret};
 
+use super::names::Name;
 use super::team::{Multicast, Part};
 
-/// An allocation of this process: a number that is never used twice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Key(pub(super) u64);
+/// An allocation of this process: no other is ever called so, and none is by the default. The older is the less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Key {
+    pub(super) serial: u64,
+    pub(super) name: Name,
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
 
 /// What the shim keeps beside an allocation and the tables do not look into: the ticket and the real descriptor.
 pub trait Attachment: Default {
@@ -197,6 +209,8 @@ pub(super) struct Allocation<A> {
     pub(super) raw: bool,
     /// Memory that nobody can bind again was bound to it.
     pub(super) bound_for_good: bool,
+    /// Others may know its id, and ask for it.
+    pub(super) published: bool,
     pub(super) attached: A,
 }
 
@@ -210,6 +224,8 @@ pub(super) struct Handle {
     pub(super) count: u32,
     /// Mappings made through it: they keep it, so that a retain by address gives the same value.
     pub(super) mappings: u32,
+    /// Whether its name is to be given back. One that has come again after it had gone has given it back already.
+    pub(super) owns_name: bool,
 }
 
 #[cfg(test)]

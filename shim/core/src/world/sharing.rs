@@ -3,6 +3,8 @@
 //! A native descriptor keeps memory alive after its exporter let go of handle and mapping. So does a ticket, but
 //! nobody tells when its last descriptor is closed: such allocations wait here until a sweep finds them unheld.
 
+use core::ops::Bound::{Excluded, Unbounded};
+
 use super::World;
 use super::handles::{Leaving, Pin};
 use super::record::{Attachment, Description, Key};
@@ -18,11 +20,16 @@ impl<A: Attachment> World<A> {
         self.lock().allocations.get(&pin.key).map(|allocation| allocation.what)
     }
 
-    /// What is mapped at an address.
-    pub fn describe_at(&self, address: u64) -> Option<Description> {
-        let state = self.lock();
+    /// The same for whoever is going to tell others of it: from here on they find it by its id.
+    pub fn publish(&self, pin: &Pin) -> Option<Description> {
+        self.lock().publish(pin.key)
+    }
+
+    /// The same for what is mapped at an address.
+    pub fn publish_at(&self, address: u64) -> Option<Description> {
+        let mut state = self.lock();
         let key = state.mapping_at(address)?.1.key;
-        state.allocations.get(&key).map(|allocation| allocation.what)
+        state.publish(key)
     }
 
     /// Remembers that a raw descriptor, or a handle of a kind that cannot be carried, was handed out.
@@ -41,9 +48,10 @@ impl<A: Attachment> World<A> {
     /// holds.
     pub fn sweep(&self, limit: usize) -> Vec<Leaving> {
         let mut state = self.lock();
-        let next = state.swept.map_or(Key(0), |Key(at)| Key(at + 1));
-        let keys: Vec<Key> =
-            state.waiting.range(next..).chain(state.waiting.range(..next)).take(limit).copied().collect();
+        let last = state.swept.map_or(Unbounded, Excluded);
+        let behind = state.waiting.range((last, Unbounded));
+        let before = state.swept.into_iter().flat_map(|last| state.waiting.range(..=last));
+        let keys: Vec<Key> = behind.chain(before).take(limit).copied().collect();
         state.swept = keys.last().copied();
         keys.into_iter().filter_map(|key| state.settle(key)).collect()
     }

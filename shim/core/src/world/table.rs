@@ -46,7 +46,7 @@ mod tests {
     use std::hash::BuildHasher;
 
     use super::*;
-    use crate::world::Key;
+    use crate::world::names::Name;
 
     /// Places of a table with room for twice as many, and the tags by which it tells entries of one place apart.
     fn spread(hashes: impl Iterator<Item = u64>) -> (usize, usize) {
@@ -62,8 +62,7 @@ mod tests {
     fn numbers_in_a_row_and_names_are_spread_over_the_table() {
         let hash = BuildHasherDefault::<Mix>::default();
         for (places, tags) in [
-            spread((0..1 << 16).map(|number| hash.hash_one(Key(number)))),
-            spread((0..1 << 16).map(|number| hash.hash_one(crate::world::VIRTUAL | number))),
+            spread((0..1 << 16).map(|number| hash.hash_one(Name::of(number)))),
             // Names that differ in their last bytes only, which is worse than random.
             spread(
                 (0..1_u128 << 16)

@@ -95,6 +95,7 @@ impl Shim {
         let Ok(pin) = self.world.pin(handle) else { return false };
         let exportable = !pin.is_imported();
         if exportable {
+            self.world.publish(&pin).expect("pinned");
             self.world.attached(&pin, |fds| fds.0.fetch_add(1, Relaxed));
         }
         let leaving = self.world.unpin(pin);
@@ -275,6 +276,38 @@ fn all_orders_up_to_length_6_count_as_the_model_does() {
         }
         twin.end();
     }
+}
+
+/// A handle whose record has gone and come again has given its place away meanwhile.
+#[test]
+fn handles_that_come_again_are_not_taken_for_those_that_got_their_places() {
+    let mut shim = Shim::default();
+    let mut values = Vec::new();
+    for _ in 0..3 {
+        let back = shim.create();
+        let Ok(Release::Last(leaving)) = shim.world.release(back) else { panic!("held once") };
+        let in_its_place = shim.create();
+        // The driver has refused.
+        shim.world.unrelease(back, leaving);
+        let mapped = shim.create();
+        let pin = shim.world.pin(mapped).expect("held");
+        assert!(matches!(shim.world.release(mapped), Ok(Release::Counted)), "pinned");
+        let another = shim.create();
+        assert!(shim.world.map(&pin, address(0), SIZE, 0).is_empty());
+        assert!(shim.world.unpin(pin).is_none(), "mapped");
+        assert_eq!(shim.world.retain(address(0)), Some(mapped));
+        values.extend([back, in_its_place, mapped, another]);
+        for handle in [back, in_its_place, mapped, another] {
+            assert!(shim.release(handle), "{handle:?} is held");
+        }
+        shim.unmap(0);
+        values.extend([shim.create(), shim.create(), shim.create(), shim.create(), shim.create()]);
+        let fresh = values.iter().rev().take(5).copied().collect::<Vec<_>>();
+        assert!(fresh.into_iter().all(|handle| shim.release(handle)));
+    }
+    assert!(shim.real.is_empty() && shim.world.objects().is_empty());
+    let distinct: BTreeSet<u64> = values.iter().map(|value| value.0).collect();
+    assert_eq!(distinct.len(), values.len(), "a value was given twice: {values:?}");
 }
 
 fn step() -> impl Strategy<Value = Step> {

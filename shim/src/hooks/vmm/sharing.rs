@@ -91,7 +91,7 @@ fn attach(pin: &Pin, descriptor: Kept) {
 /// A descriptor of the allocation's ticket.
 fn issue(pin: &Pin) -> io::Result<OwnedFd> {
     if world().attached(pin, |attached| attached.ticket.is_none()) == Some(true) {
-        let what = world().describe(pin).ok_or(io::ErrorKind::NotFound)?;
+        let what = world().publish(pin).ok_or(io::ErrorKind::NotFound)?;
         let exporter = std::process::id().cast_signed();
         let Description { id, secret, size, prop, multicast, .. } = what;
         let ticket = Ticket::new(&Claim { id, secret, exporter, size, prop, multicast })?;

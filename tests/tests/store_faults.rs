@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use integration::{Calls, Machine, Outcome, Place, Target, at_each};
 
 const BUFFERS: [&str; 2] = ["shared", "own"];
+
 /// A place and what happens there.
 type Fault<'a> = (Calls, &'a Place, &'static str);
 

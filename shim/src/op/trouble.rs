@@ -80,7 +80,7 @@ impl Trouble {
                 "; free memory of the GPU and repeat the command"
             }
             Why::Transfer(TransferError::OverLimit { .. }) => {
-                "; free host memory, save to a store with --store, or suspend fewer processes at a time"
+                "; free host memory or raise the limit of the cgroup, save to a store with --store, or suspend fewer processes at a time"
             }
             Why::Transfer(TransferError::Storage { .. }) if verb == VerbKind::Load.name() => {
                 "; put back what is missing, or name with --store where the store is now"
@@ -151,8 +151,8 @@ mod tests {
         let trouble = Trouble::from(TransferError::OverLimit { limit: 4096 });
         let failure = trouble.failure("release", Phase::Quiesced);
         assert_eq!(failure.cause, Cause::System(libc::ENOMEM));
-        let said = "release of all allocations: more than the allowed 4096 bytes of host memory are needed; free host memory, \
-                    save to a store with --store, or suspend fewer processes at a time";
+        let said = "release of all allocations: more than the allowed 4096 bytes of host memory are needed; free host memory \
+                    or raise the limit of the cgroup, save to a store with --store, or suspend fewer processes at a time";
         assert_eq!(failure.message, format!("process {}: {said}", std::process::id()));
     }
 }

@@ -6,7 +6,7 @@ use protocol::{AllocationId, Secret};
 use super::names::Name;
 use super::record::{Allocation, Attachment, Backing, Contents, Description, Handle, Key, Origin};
 use super::team::Part;
-use super::{State, VIRTUAL, World, name_of};
+use super::{State, VIRTUAL, World, is_virtual};
 
 /// Keeps the real handle of an allocation valid across a driver call. Goes back by [`World::unpin`].
 #[derive(Debug)]
@@ -257,8 +257,10 @@ impl<A: Attachment> State<A> {
 
     /// The record of a handle that the program, or a mapping, holds.
     fn known(&mut self, handle: MemHandle) -> Result<&mut Handle, NotHere> {
-        let name = name_of(handle).ok_or(NotHere::NotOurs)?;
-        self.handles.get_mut(&name).ok_or(NotHere::Unknown)
+        if !is_virtual(handle) {
+            return Err(NotHere::NotOurs);
+        }
+        self.handles.get_mut(&Name::of(handle.0)).ok_or(NotHere::Unknown)
     }
 
     /// Drops the record of a handle that nobody and nothing holds.

@@ -123,8 +123,3 @@ const VIRTUAL: u64 = 0x6e76 << 48;
 pub const fn is_virtual(handle: MemHandle) -> bool {
     handle.0 & (0xffff << 48) == VIRTUAL
 }
-
-/// What the handle is called in the table, if it is one of ours.
-const fn name_of(handle: MemHandle) -> Option<Name> {
-    if is_virtual(handle) { Some(Name::of(handle.0)) } else { None }
-}

@@ -40,9 +40,8 @@ pub(super) struct Reactor {
     next_serial: u64,
     /// Until when no client is taken.
     shortage: Option<Instant>,
+    /// Bell, listener, and then the connections, each in its place: until `serve` has looked, nobody is swept up.
     polls: Vec<libc::pollfd>,
-    /// Whose the entries of `polls` are, from the third on: places in `connections` are others once one has been swept up.
-    polled: Vec<u64>,
     buffer: Vec<u8>,
 }
 
@@ -58,7 +57,6 @@ impl Reactor {
             next_serial: 0,
             shortage: None,
             polls: Vec::new(),
-            polled: Vec::new(),
             buffer: vec![0; 16 << 10],
         }
     }
@@ -121,8 +119,6 @@ impl Reactor {
         self.polls.push(entry(self.listener.as_ref().filter(|_| self.shortage.is_none()), libc::POLLIN));
         let clients = self.connections.iter().map(|client| entry(Some(client.socket()), client.interest()));
         self.polls.extend(clients);
-        self.polled.clear();
-        self.polled.extend(self.connections.iter().map(|client| client.serial));
 
         let elsewhere = self.connections.iter().any(|client| matches!(client.state, State::Working));
         let elsewhere = (elsewhere || self.changing.is_some()).then_some(BELL_CHECK);
@@ -162,7 +158,6 @@ impl Reactor {
                 Outcome::NotNow(request, failure, seen) => self.put_off(index, request, &failure, seen, now),
             }
         }
-        self.sweep();
     }
 
     /// Parks a peer's request until the phase changes, or answers it if it has waited long enough.
@@ -205,13 +200,9 @@ impl Reactor {
 
     /// Reads from and writes to whoever is ready, each its share.
     fn serve(&mut self, now: Instant) {
-        let events = self.polls.iter().skip(2).map(|entry| entry.revents);
-        let ready: Vec<(u64, i16)> =
-            self.polled.iter().copied().zip(events).filter(|(_, events)| *events != 0).collect();
-        for (serial, events) in ready {
-            let Some(index) = self.connections.iter().position(|client| client.serial == serial) else {
-                continue;
-            };
+        let events = self.polls.iter().skip(2).map(|entry| entry.revents).enumerate();
+        let ready: Vec<(usize, i16)> = events.filter(|(_, events)| *events != 0).collect();
+        for (index, events) in ready {
             let Some(client) = self.connections.get_mut(index) else { break };
             if !client.socket().is_ours() {
                 client.state = State::Closed;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use cuda_sys::{Context, Device, DevicePtr};
+use cuda_sys::{Context, Device, DevicePtr, Graph, GraphNode};
 
 use super::objects::Range;
 use super::words::Words;
@@ -24,6 +24,7 @@ pub(super) fn obey(session: &Session, verb: &str, words: &mut Words<'_>) -> Opti
         "copy-peer" => copy_peer(session, words),
         "copy-2d" => copy_2d(session, words),
         "copy-3d" => copy_3d(session, words),
+        "graph-copy" => graph_copy(session, words),
         _ => return None,
     })
 }
@@ -186,19 +187,43 @@ impl Deep {
     }
 }
 
+/// `CUDA_MEMCPY3D_v2`
+#[repr(C)]
+struct DeepCopy {
+    from: Deep,
+    to: Deep,
+    extent: [usize; 3],
+}
+
+impl DeepCopy {
+    /// `TO OFFSET FROM OFFSET WIDTH HEIGHT DEPTH PITCH`
+    fn told(session: &Session, words: &mut Words<'_>) -> Result<Self, String> {
+        let (to, from) = ends(session, words)?;
+        let (width, height, depth, pitch) = (words.size()?, words.size()?, words.size()?, words.size()?);
+        let extent = [width, height, depth];
+        Ok(Self { from: Deep::at(from, pitch, height), to: Deep::at(to, pitch, height), extent })
+    }
+}
+
 /// `copy-3d TO OFFSET FROM OFFSET WIDTH HEIGHT DEPTH PITCH`
 fn copy_3d(session: &Session, words: &mut Words<'_>) -> Answer {
-    #[repr(C)]
-    struct Copy {
-        from: Deep,
-        to: Deep,
-        extent: [usize; 3],
-    }
-    let (to, from) = ends(session, words)?;
-    let (width, height, depth, pitch) = (words.size()?, words.size()?, words.size()?, words.size()?);
-    let extent = [width, height, depth];
-    let copy = Copy { from: Deep::at(from, pitch, height), to: Deep::at(to, pitch, height), extent };
+    let copy = DeepCopy::told(session, words)?;
     // SAFETY: a description that lives through the call.
     unsafe { driver::cuMemcpy3D_v2((&raw const copy).cast()) }?;
+    Ok(String::new())
+}
+
+/// `graph-copy G TO OFFSET FROM OFFSET WIDTH HEIGHT DEPTH PITCH`: a graph of that copy alone, for the current context.
+fn graph_copy(session: &Session, words: &mut Words<'_>) -> Answer {
+    let (name, copy) = (words.word()?, DeepCopy::told(session, words)?);
+    let (mut context, mut graph, mut node) = (Context::NULL, Graph::NULL, GraphNode::NULL);
+    // SAFETY: a place for the context.
+    unsafe { driver::cuCtxGetCurrent(&raw mut context) }?;
+    // SAFETY: a place for the graph.
+    unsafe { driver::cuGraphCreate(&raw mut graph, 0) }?;
+    let description = (&raw const copy).cast();
+    // SAFETY: a place for the node, a graph that was just made, no nodes before, and a description that lives through the call.
+    unsafe { driver::cuGraphAddMemcpyNode(&raw mut node, graph, std::ptr::null(), 0, description, context) }?;
+    session.objects.graphs.put(name, graph);
     Ok(String::new())
 }

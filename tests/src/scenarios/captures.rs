@@ -64,10 +64,15 @@ pub(super) fn a_graph_recorded_before_a_cycle_runs_after_it(stage: &mut Stage) -
     let a = stage.worker("a")?;
     a.all(&["stream s", "malloc count 8", "write count 0 0000000000000000", "capture s relaxed"])?;
     a.all(&["launch s increment count", "launch s increment count", "end-capture s g", "instantiate x g"])?;
+    // One that nobody has recorded.
+    a.all(&["malloc copy 8", "write copy 0 0000000000000000", "graph-copy n copy 0 count 0 8 1 1 8"])?;
+    a.ok("instantiate y n")?;
     for round in 1..=3 {
         stage.cycle(&[&a])?;
-        a.all(&["launch-graph x s", "sync s"])?;
-        a.says("read count 0 8", &format!("0{}00000000000000", 2 * round))?;
+        a.all(&["launch-graph x s", "launch-graph y s", "sync s"])?;
+        for buffer in ["count", "copy"] {
+            a.says(&format!("read {buffer} 0 8"), &format!("0{}00000000000000", 2 * round))?;
+        }
     }
     Ok(())
 }

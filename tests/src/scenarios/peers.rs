@@ -21,7 +21,11 @@ fn copies(a: &Actor, near: &str, far: &str, round: usize) -> Result<()> {
             a.ok(&format!("capture s{current} thread"))?;
             a.ask(&format!("copy-async {to} 512K {from} 0 64K s{current}"))?;
             a.all(&[&format!("end-capture s{current} g"), "instantiate x g"])?;
-            a.all(&[&format!("launch-graph x s{current}"), &format!("sync s{current}")])?;
+            a.ask(&format!("graph-copy n {to} 640K {from} 0 100 8 4 512"))?;
+            a.ok("instantiate y n")?;
+            for graph in ["x", "y"] {
+                a.all(&[&format!("launch-graph {graph} s{current}"), &format!("sync s{current}")])?;
+            }
             a.ask(&format!("read {to} 0 16"))?;
             a.ok("current")?;
             a.all(&["context 0", &format!("sum {near} 0 1M"), "context 1", &format!("sum {far} 0 1M")])?;

@@ -39,8 +39,8 @@ pub(crate) unsafe fn cuMemPoolCreate(pool: *mut MemPool, pool_props: *const c_vo
     Ok(())
 }
 
-/// Why what is allocated from such a pool cannot be carried. On 580.159.04 a process that has an allocation out of a pool of the host
-/// never ends its cycle (docs/DRIVER-VERSIONS.md, `pools`); managed pools and those of a NUMA node are not measured.
+/// Why what is allocated from such a pool cannot be carried. On 580.159.04 the checkpoint of a process that has an allocation out of a
+/// pool of the host, or of a NUMA node, comes to no end (docs/DRIVER-VERSIONS.md, `pools`); managed pools are not measured.
 fn of_its_own(location: MemLocation, kind: AllocationType) -> Option<BlockerKind> {
     match (kind, location.kind) {
         (AllocationType::MANAGED, _) => Some(BlockerKind::Managed),

@@ -39,7 +39,7 @@ fn open(dir: &std::path::Path, name: &str) -> io::Result<File> {
 }
 
 impl Machine {
-    /// Joins the machine, or sets it up if no process of it is alive.
+    /// Joins the machine, or sets it up if no process of it is alive and no descriptor keeps any of its memory.
     pub(crate) fn join() -> io::Result<Self> {
         let dir = config().dir.clone();
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
@@ -59,7 +59,7 @@ impl Machine {
         let shares = open(&dir, "shares")?;
         let mut machine = Self { dir, layout, processes, shares, slot: usize::MAX };
         let fresh = layout.magic.load(Ordering::Relaxed) != MAGIC;
-        if fresh || !machine.living().any(|_| true) {
+        if fresh || (!machine.living().any(|_| true) && !machine.has_shares()) {
             machine.set_up(mapped.cast::<u8>());
         }
         machine.claim()?;
@@ -67,7 +67,7 @@ impl Machine {
     }
 
     fn set_up(&self, file: *mut u8) {
-        // SAFETY: the mapping of `join`, which nobody else uses: we hold the lock and no process is alive.
+        // SAFETY: the mapping of `join`, which nobody else uses: we hold the lock, and no process is alive.
         unsafe { file.write_bytes(0, size_of::<Layout>()) };
         let devices = u32::try_from(config().devices).unwrap_or(u32::MAX);
         self.layout.devices.store(devices, Ordering::Relaxed);

@@ -116,6 +116,15 @@ impl Machine {
         false
     }
 
+    /// Whether anything is shared, if only with a descriptor that nobody has imported yet.
+    pub(super) fn has_shares(&self) -> bool {
+        let alive = |(number, share): (usize, &layout::Share)| {
+            let id = share.id.load(Ordering::Acquire);
+            id != 0 && self.is_held(number, id)
+        };
+        self.layout.shares.iter().enumerate().any(alive)
+    }
+
     /// Bytes of a device that shares hold; with `exact`, shares that nobody holds are freed first.
     pub(super) fn shared_bytes(&self, device: usize, exact: bool) -> usize {
         let used = usize::try_from(self.layout.shares_used.load(Ordering::SeqCst)).unwrap_or(0);

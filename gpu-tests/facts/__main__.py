@@ -44,6 +44,7 @@ SECTIONS = {
         work.work,
         creation.creates,
         sharing.shares,
+        sharing.left,
         handles.crash,
         malloc.malloc,
         malloc.ipc,

@@ -206,3 +206,23 @@ def shares():
     first.wait()
     fact("exporter_killed", "mapping reads", read(spot, 4), "reexport", export(handle)[0])
     fact("all_shares_codes_done", 0)
+
+
+def left():
+    """Memory that nothing but a descriptor keeps, in a process without CUDA, while no process has the driver open."""
+    for end in ("exit", "kill"):
+        first, link = peer()
+        ask(first, f"make {G}")
+        ask(first, "send")
+        _, fds, _, _ = socket.recv_fds(link, 1, 1)
+        if end == "kill":
+            first.kill()
+        else:
+            ask(first, "end")
+        first.wait()
+        second, link = peer()
+        socket.send_fds(link, [b"x"], fds)
+        fact(f"after_{end}", ask(second, "take"), ask(second, f"map {G}"), ask(second, "read"))
+        ask(second, "end")
+        second.wait()
+        os.close(fds[0])

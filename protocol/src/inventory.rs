@@ -32,6 +32,8 @@ pub struct Inventory {
     pub drain: Drain,
     /// Allocations, if asked for.
     pub allocations: Vec<Allocation>,
+    /// Memory that nothing but descriptors keeps, some of them this process's: asked for with the allocations.
+    pub unclaimed: Vec<Unclaimed>,
     /// Memory the shim does not move, which the driver saves itself.
     pub driver_memory: DriverMemory,
     /// Events that other processes may have opened, or that were opened of theirs. The driver carries them.
@@ -116,6 +118,19 @@ pub struct Allocation {
     pub has_memory: bool,
     /// What the process has done with it, if it is a multicast object: that has no bytes.
     pub multicast: Option<Team>,
+}
+
+/// Memory whose exporter is gone and of which a process holds a ticket. Others may have imported it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Unclaimed {
+    /// Its name.
+    pub id: AllocationId,
+    /// Bytes.
+    pub size: u64,
+    /// The exporter, as the ticket names it.
+    pub exporter: i32,
+    /// The process's descriptor of the ticket.
+    pub descriptor: i32,
 }
 
 /// A process's part in a multicast object.

@@ -18,7 +18,7 @@ pub use exchange::{Answer, Exchange, ExchangeError, UNASKED};
 pub use frame::{Decoder, Frame, FrameError, FrameKind, Header, MAGIC, REPLY_LIMIT, REQUEST_LIMIT, Side};
 pub use inventory::{
     Allocation, Blocker, BlockerKind, BusyStream, Contents, ContextState, DeviceInfo, Drain, DriverMemory,
-    Inventory, Native, Origin, Progress, Team, WaitingThread,
+    Inventory, Native, Origin, Progress, Team, Unclaimed, WaitingThread,
 };
 pub use message::{
     BodyError, EncodeError, decode_failure, decode_reply, decode_request, encode_failure, encode_reply,

@@ -9,7 +9,7 @@ use protocol::{
     GateLevel, Held, HostLimits, InspectRequest, Inventory, LoadExtent, LoadRequest, Location, Moved, Native,
     Origin, PathBytes, Phase, Progress, QuiesceReply, QuiesceRequest, ReadFrom, ReleaseRequest, RemapReply,
     RemapRequest, ReopenReply, ReopenRequest, Reply, Request, SaveTo, Secret, Side, Source, StageRequest,
-    StepRequest, Team, Transferred, Turn, VerbKind, WaitingThread, decode_failure, decode_reply,
+    StepRequest, Team, Transferred, Turn, Unclaimed, VerbKind, WaitingThread, decode_failure, decode_reply,
     encode_failure, encode_request, verbs,
 };
 
@@ -167,6 +167,12 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                 contexts: plain.4,
                 drain,
                 allocations,
+                unclaimed: vec![Unclaimed {
+                    id: AllocationId([7; 16]),
+                    size: plain.4.into(),
+                    exporter: plain.1,
+                    descriptor: 3,
+                }],
                 driver_memory,
                 shared_events: plain.4.into(),
                 blockers,

@@ -31,6 +31,7 @@
 mod log;
 
 mod answers;
+mod attached;
 mod blocks;
 mod boundary;
 mod busy;

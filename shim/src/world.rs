@@ -8,30 +8,14 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::{CuError, CuResult, MemHandle};
 use protocol::{AllocationId, Secret};
-use shim_core::world::{Attachment, Leaving, NotHere, Pin};
+use shim_core::world::{Leaving, NotHere, Pin};
 
+use crate::attached::Attached;
 use crate::driver::real;
-use crate::kept::{self, Kept};
-use crate::ticket::Ticket;
+use crate::kept;
 
 /// The tables, with what we keep beside each allocation.
 pub(crate) type World = shim_core::world::World<Attached>;
-
-/// What is kept beside an allocation.
-#[derive(Debug, Default)]
-pub(crate) struct Attached {
-    /// The ticket that was handed out.
-    pub(crate) ticket: Option<Ticket>,
-    /// The driver's own descriptor: the one it was exported to, or the one it was imported by. The driver does not
-    /// export an import again, so this is what an importer has to show to others.
-    pub(crate) descriptor: Option<Kept>,
-}
-
-impl Attachment for Attached {
-    fn held(&self) -> bool {
-        self.ticket.as_ref().is_some_and(Ticket::held)
-    }
-}
 
 static WORLD: AtomicPtr<World> = AtomicPtr::new(ptr::null_mut());
 

@@ -1,7 +1,6 @@
 //! Programs choose their way by error codes: with the library they have to be the very ones the driver gives.
 
 use anyhow::Result;
-use integration::threads::{Thread, signal};
 use integration::{Machine, Target};
 
 /// Asks the same of a worker with the library and of one without; the answers come back side by side.
@@ -103,87 +102,38 @@ fn imports_of_what_is_no_memory_handle() -> Result<()> {
     Ok(())
 }
 
-/// A descriptor of the driver keeps the memory alive by itself. A ticket names it: somebody has to have it.
+/// Its descriptor is imported by whoever has initialised the driver, and by nobody else.
 #[test]
-fn an_exporter_that_ended_before_any_import_leaves_handles_that_are_invalid() -> Result<()> {
-    for preload in [false, true] {
-        let machine = Machine::stand_in()?;
-        let start = |name: &str| machine.worker(name).preload_if(preload).start();
-        let importer = start("importer")?;
-        importer.ok("listen")?;
-        importer.ok("begin 0")?;
-        let uninitialised = start("uninitialised")?;
-        uninitialised.ok("listen")?;
-        for how in ["ended", "killed"] {
-            let exporter = start(how)?;
-            for line in
-                ["begin 0", "new x 4M device:0 fd", "fill x 0 4M 7", "export fd x", "send fd importer"]
-            {
-                exporter.ok(line)?;
-            }
-            importer.ok(&format!("receive {how}"))?;
-            importer.ok(&format!("send {how} uninitialised"))?;
-            uninitialised.ok(&format!("receive {how}"))?;
-            match how {
+fn an_exporter_that_ended_before_any_import() -> Result<()> {
+    let twins = Twins::new()?;
+    twins.all(&["listen"])?;
+    let exporter = |preload: bool, name: &str| -> Result<Target> {
+        let exporter = twins._machine.worker(&format!("{name}-{preload}")).preload_if(preload).start()?;
+        let to = if preload { "with" } else { "without" };
+        let send = format!("send {name} {to}");
+        for line in ["begin 0", "new x 4M device:0 fd", "fill x 0 4M 7", &format!("export {name} x"), &send] {
+            exporter.ok(line)?;
+        }
+        Ok(exporter)
+    };
+    for name in ["ended", "killed"] {
+        let exporters = [exporter(false, name)?, exporter(true, name)?];
+        twins.all(&[&format!("receive {name}")])?;
+        for exporter in exporters {
+            match name {
                 "ended" => drop(exporter.end()?),
                 _ => exporter.kill()?,
             }
         }
-        for how in ["ended", "killed"] {
-            uninitialised.refused(&format!("import y {how}"), 3)?;
-            let line = format!("import {how} {how}");
-            if preload {
-                importer.refused(&line, 400)?;
-            } else {
-                importer.ok(&line)?;
-            }
-        }
-        machine.take_violations()?;
-        if preload {
-            let log = importer.log();
-            assert!(log.contains("no process here has allocation"), "{log}");
-            // Whoever holds such a ticket is none the worse.
-            machine.suspend(&[importer.pid()])?.done()?;
-            machine.resume(&[importer.pid()])?.done()?;
-            importer.refused("import again killed", 400)?;
-            importer.ok("new y 2M device:0 fd")?;
-            machine.take_violations()?;
-        }
+        assert_eq!(twins.ask(&format!("import early-{name} {name}"))?, "error 3 CUDA_ERROR_NOT_INITIALIZED");
     }
-    Ok(())
-}
-
-/// Everybody who listens is asked for memory whose exporter is gone, also those that have nothing to do with it.
-#[test]
-fn an_import_that_nobody_can_serve_waits_for_no_suspended_and_for_no_stopped_process() -> Result<()> {
-    let machine = Machine::stand_in()?;
-    let start = |name: &str| machine.worker(name).preload().start();
-    let importer = start("importer")?;
-    let all = |target: &Target, lines: &[&str]| lines.iter().try_for_each(|line| target.ok(line).map(drop));
-    all(&importer, &["listen", "begin 0"])?;
-    let exporter = start("exporter")?;
-    all(&exporter, &["begin 0", "new x 4M device:0 fd", "export fd x", "send fd importer"])?;
-    importer.ok("receive fd")?;
-    exporter.kill()?;
-    let suspended = start("suspended")?;
-    all(&suspended, &["begin 0", "new y 4M device:0 fd", "fill y 0 4M 3"])?;
-    let sum = suspended.ok("sum y 0 4M")?;
-    machine.suspend(&[suspended.pid()])?.done()?;
-    importer.refused("import x fd", 400)?;
-    let waits = format!("process {} has not handed out", suspended.pid());
-    assert!(!importer.log().contains(&waits), "{}", importer.log());
-    let stopped = start("stopped")?;
-    stopped.ok("begin 0")?;
-    signal(stopped.pid(), libc::SIGSTOP)?;
-    // The signal has come before all threads have heard of it.
-    Thread::all_until(stopped.pid(), |threads| threads.iter().all(|thread| thread.state == 'T'))?;
-    importer.refused("import x fd", 400)?;
-    // Which of several is named is left open: those of other tests are asked as well.
-    assert!(importer.log().contains("which does not answer"), "{}", importer.log());
-    signal(stopped.pid(), libc::SIGCONT)?;
-    machine.resume(&[suspended.pid()])?.done()?;
-    assert_eq!(suspended.ok("sum y 0 4M")?, sum);
-    machine.take_violations()?;
+    twins.all(&["begin 0"])?;
+    for name in ["ended", "killed"] {
+        let imported = twins.ask(&format!("import {name} {name}"))?;
+        assert!(imported.starts_with("ok"), "{imported}");
+        twins.all(&[&format!("show {name} 4M"), &format!("sum {name} 0 4M"), &format!("props {name}")])?;
+    }
+    twins._machine.take_violations()?;
     Ok(())
 }
 

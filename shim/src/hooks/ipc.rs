@@ -218,7 +218,7 @@ fn opener() -> CuResult<Owner> {
 /// Maps a peer's allocation, unless another thread does so first.
 fn map(handle: &Handle, owner: Owner) -> CuResult {
     // Nobody has it any more: to the program the handle is as good as garbage.
-    let imported = by_ticket(&handle.claim(owner.device)).unwrap_or(Err(CuError::INVALID_VALUE))?;
+    let imported = by_ticket(&handle.claim(owner.device), None).unwrap_or(Err(CuError::INVALID_VALUE))?;
     let size = usize::try_from(handle.len).map_err(|_| CuError::INVALID_VALUE)?;
     let span = place(imported, size, &grants_of_opener(owner.device));
     if let Ok(Release::Last(leaving)) = world().release(imported) {

@@ -16,5 +16,5 @@ pub(crate) use memory::{
 };
 pub(crate) use sharing::by_ticket;
 pub(crate) use sharing::{
-    cuMemExportToShareableHandle, cuMemImportFromShareableHandle, export, import_descriptor,
+    cuMemExportToShareableHandle, cuMemImportFromShareableHandle, export, import_descriptor, restock,
 };

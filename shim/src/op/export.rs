@@ -1,4 +1,4 @@
-//! `export`: hands a peer the driver's own descriptor of an allocation, for whoever knows its secret.
+//! `export`: hands a peer the driver's own descriptor of an allocation, or the vault it lies in, for whoever knows its secret.
 //!
 //! Runs on the peer thread, while the program makes calls and while this process imports from others itself: the
 //! allocation is pinned, nothing is locked across the driver call, and no peer is waited for.
@@ -35,8 +35,7 @@ pub(crate) fn run(request: &ExportRequest, phases: &Phases) -> Result<(ExportRep
     let Some(pin) = pinned.pin() else { return Err(driver(CuError::INVALID_VALUE)) };
     export(pin).map_err(driver)?;
     let size = world().describe(pin).map_or(0, |what| what.size);
-    let copy = world().attached(pin, |attached| attached.descriptor.as_ref().map(crate::kept::Kept::copy));
-    match copy.flatten() {
+    match world().attached(pin, |attached| attached.lend()).flatten() {
         Some(Ok(descriptor)) => Ok((ExportReply { size }, descriptor)),
         Some(Err(error)) => {
             let errno = error.raw_os_error().unwrap_or(0);

@@ -6,11 +6,12 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use cuda_sys::{CuResult, Device, Uuid};
-use protocol::{Blocker, BlockerKind, DeviceInfo, InspectRequest, Inventory};
+use protocol::{Blocker, BlockerKind, DeviceInfo, InspectRequest, Inventory, Phase};
 
 use super::{Phases, pinned, quiesce, release};
 use crate::blocks::native;
 use crate::driver::real;
+use crate::ticket::unclaimed;
 use crate::transfer::kept;
 use crate::world::world;
 use crate::{answers, boundary, driver, hooks};
@@ -111,6 +112,11 @@ pub(crate) fn run(request: &InspectRequest, phases: &Phases) -> Inventory {
         contexts: u32::try_from(drain.contexts.len()).unwrap_or(u32::MAX),
         drain,
         allocations: if request.allocations { world().inventory() } else { Vec::new() },
+        unclaimed: if request.allocations && phases.get() == Phase::Running {
+            unclaimed()
+        } else {
+            Vec::new()
+        },
         driver_memory: hooks::malloc::sums(),
         shared_events,
         blockers,

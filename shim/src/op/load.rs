@@ -15,6 +15,7 @@ use super::trouble::{Trouble, Why};
 use super::views::map;
 use super::{Phases, register, team};
 use crate::driver::real;
+use crate::hooks::vmm::restock;
 use crate::transfer::arena::{self, HostMemory};
 use crate::transfer::lanes::Stop;
 use crate::transfer::store::{held, staged};
@@ -69,6 +70,12 @@ fn load_all(request: &LoadRequest, phases: &Phases) -> Result<Transferred, Troub
     // First what needs something from outside.
     let from_store = storage::load(&stored, &request.from, request.limits, phases)?;
     let from_memory = from_memory(objects, request.limits, phases)?;
+    // Nobody may come to memory before its bytes are there.
+    for object in world().objects() {
+        restock(object.key, &object.what)
+            .map_err(TransferError::driver("cuMemExportToShareableHandle"))
+            .map_err(|error| Trouble::with(&object.what, error.into()))?;
+    }
     Ok(sum(&from_store, &from_memory))
 }
 

@@ -14,8 +14,8 @@ use super::trouble::{Trouble, Why};
 use super::views::{drop_backing, map, unmap};
 use super::{Phases, team};
 use crate::hooks::vmm::import_descriptor;
-use crate::kept::Kept;
 use crate::peer::{self, PeerError};
+use crate::ticket::Vault;
 use crate::transfer::TransferError;
 use crate::world::world;
 
@@ -86,11 +86,11 @@ fn import(
     draw: &dyn Fn() -> Result<Option<Result<OwnedFd, PeerError>>, TransferError>,
 ) -> Result<MemHandle, Why> {
     let descriptor = draw()?.ok_or(TransferError::Panicked)?.map_err(Why::Peer)?;
-    let descriptor = Kept::new(descriptor)
+    let (descriptor, vault) = Vault::open(descriptor)
         .map_err(|error| TransferError::System { call: "fcntl", errno: error.raw_os_error().unwrap_or(0) })?;
     let real =
         import_descriptor(&descriptor).map_err(TransferError::driver("cuMemImportFromShareableHandle"))?;
-    world().attached_to(object.key, |attached| attached.descriptor.replace(descriptor));
+    world().attached_to(object.key, |attached| attached.imported_by(descriptor, vault));
     world().imported(object.key, real);
     Ok(real)
 }

@@ -6,8 +6,8 @@ use cuda_sys::{AccessDesc, CuResult, DevicePtr, MemHandle};
 use shim_core::world::{Key, Standing, View};
 
 use super::trouble::{Trouble, Why};
+use crate::attached::Attached;
 use crate::driver::real;
-use crate::kept::Kept;
 use crate::transfer::{TransferError, certain};
 use crate::world::world;
 
@@ -26,11 +26,9 @@ pub(super) fn unmap(views: &[View]) -> Result<u64, Trouble> {
     Ok(count)
 }
 
-/// Gives an allocation's real handle back, and closes the driver's descriptor of it first.
+/// Gives an allocation's real handle back, and then lets go of the driver's descriptor of it.
 pub(super) fn drop_backing(key: Key) -> Result<(), Why> {
     let withheld = world().withhold(key, IN_FLIGHT).map_err(|_| Why::InUse)?;
-    let descriptor: Option<Kept> = world().attached_to(key, |attached| attached.descriptor.take()).flatten();
-    drop(descriptor);
     let Some(real) = withheld else {
         world().admit(key);
         return Ok(());
@@ -40,6 +38,7 @@ pub(super) fn drop_backing(key: Key) -> Result<(), Why> {
         return Err(error.into());
     }
     world().dropped(key);
+    world().attached_to(key, Attached::let_go);
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use protocol::{Blocker, BlockerKind, HostLimits, Inventory, Phase};
 
 use super::criu::for_criu;
 use super::surroundings::surroundings;
+use super::unclaimed::unclaimed;
 use super::{Finding, Machine, Seen, Standing, Survey, host_limits};
 use crate::pid::Pid;
 use crate::proc::ProcFs;
@@ -67,6 +68,7 @@ pub fn judge(machine: &Machine, survey: &Survey, criu: bool) -> Verdict {
     findings.extend(surroundings(&machine.proc, survey, criu));
     let members = survey.members();
     findings.extend(different_versions(&members));
+    findings.extend(unclaimed(&members, criu));
     let mut verdict = plan(&machine.proc, &members, &survey.around);
     verdict.findings.extend(findings);
     verdict.findings.sort();

@@ -12,6 +12,7 @@ mod room;
 mod surroundings;
 mod survey;
 mod targets;
+mod unclaimed;
 
 pub use finding::{Finding, Severity, refusal};
 pub use freezing::cannot_freeze;

@@ -73,6 +73,9 @@ scenarios! {
     orphans::an_exporter_that_freed_its_memory_leaves_an_orphan on 1;
     orphans::a_descriptor_closed_just_before_a_suspend_holds_nothing on 1;
     orphans::an_importer_comes_after_the_exporter_has_crashed on 1;
+    orphans::a_descriptor_alone_holds_the_memory_of_an_exporter_that_is_gone on 1;
+    orphans::an_importer_comes_after_a_cycle_that_the_exporter_did_not_see on 1;
+    orphans::a_descriptor_holds_the_memory_when_all_have_let_go_of_it on 1;
     host::memory_of_a_numa_node_is_carried on 1;
     host::host_memory_needs_no_context on 1;
     host::registered_memory_stays_registered on 1;

@@ -72,6 +72,62 @@ pub(super) fn an_importer_comes_after_the_exporter_has_crashed(stage: &mut Stage
     share(&b, &c)
 }
 
+/// The exporter's process ends, or is killed, before anybody has imported: the descriptor alone keeps the memory, and two who
+/// import it later share it.
+pub(super) fn a_descriptor_alone_holds_the_memory_of_an_exporter_that_is_gone(
+    stage: &mut Stage,
+) -> Result<()> {
+    for (number, place) in ["device:0", "numa:0"].into_iter().enumerate() {
+        let a = stage.worker(&format!("a{number}"))?;
+        let (b, c) = (stage.worker(&format!("b{number}"))?, stage.worker(&format!("c{number}"))?);
+        a.all(&[&format!("new x 4M {place} fd"), "fill x 0 4M 90", "export fd x"])?;
+        a.hand("fd", &b)?;
+        a.hand("fd", &c)?;
+        match number {
+            0 => a.target().kill().map(drop),
+            _ => a.target().end().map(drop),
+        }?;
+        b.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+        c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+        for _ in 0..2 {
+            share(&b, &c)?;
+            stage.cycle(&[&b, &c])?;
+        }
+        share(&b, &c)?;
+        c.all(&["import late fd", "show late 4M", "sum late 0 4M", "drop late"])?;
+    }
+    Ok(())
+}
+
+/// The same, and one of the two imports after the other has been suspended with the memory.
+pub(super) fn an_importer_comes_after_a_cycle_that_the_exporter_did_not_see(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 91", "export fd x"])?;
+    a.hand("fd", &b)?;
+    a.hand("fd", &c)?;
+    a.target().kill()?;
+    // Once with nobody who has imported it.
+    stage.cycle(&[&b, &c])?;
+    b.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    stage.cycle(&[&b, &c])?;
+    b.ok("add x 0 4M 1")?;
+    c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    share(&b, &c)
+}
+
+/// The last importer lets go of the memory; the descriptor has it still.
+pub(super) fn a_descriptor_holds_the_memory_when_all_have_let_go_of_it(stage: &mut Stage) -> Result<()> {
+    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
+    a.all(&["new x 4M device:0 fd", "fill x 0 4M 92", "export fd x"])?;
+    a.hand("fd", &b)?;
+    a.hand("fd", &c)?;
+    a.target().end()?;
+    b.all(&["import x fd", "show x 4M", "add x 0 4M 1", "sum x 0 4M", "drop x", "close fd"])?;
+    c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
+    stage.cycle(&[&b, &c])?;
+    c.ok("sum x 0 4M").map(drop)
+}
+
 /// What one adds the other sees.
 fn share(one: &Actor, other: &Actor) -> Result<()> {
     for (writer, reader) in [(one, other), (other, one)] {

@@ -1,6 +1,6 @@
 //! Abstract stream sockets: the few calls that the server and its clients need.
 
-use core::ffi::c_char;
+use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::time::Duration;
 use std::io;
@@ -35,8 +35,24 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Two sockets that are connected to each other and keep messages apart, close-on-exec.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: room for two numbers.
+    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [one, other] = pair;
+    // SAFETY: `socketpair` just made it.
+    let one = unsafe { OwnedFd::from_raw_fd(one) };
+    // SAFETY: and this one.
+    let other = unsafe { OwnedFd::from_raw_fd(other) };
+    Ok((one, other))
+}
+
 /// Whether the other end is closed altogether; one that has only ended its writing still wants its answer.
-pub(super) fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: one entry, which lives through the call.
     let ready = unsafe { libc::poll(&raw mut entry, 1, 0) };
@@ -155,10 +171,40 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
+/// Throws away all messages that wait, and the descriptors beside them.
+pub fn discard(socket: BorrowedFd<'_>) {
+    let mut byte = [0_u8; 1];
+    loop {
+        let (fd, at) = (socket.as_raw_fd(), byte.as_mut_ptr().cast());
+        // SAFETY: one byte of room. The rest of a message is dropped, and so are descriptors for which there is no room.
+        let count = unsafe { libc::recv(fd, at, byte.len(), libc::MSG_DONTWAIT) };
+        let interrupted = count < 0 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        if count <= 0 && !interrupted {
+            return;
+        }
+    }
+}
+
 /// Reads bytes, and the descriptor beside them if there is one.
 pub fn receive_with_descriptor(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    receive_message(socket, buffer, 0)
+}
+
+/// The next message, and a copy of the descriptor beside it: both stay in the queue. `WouldBlock` where there is none.
+pub fn peek_with_descriptor(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    receive_message(socket, buffer, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+}
+
+fn receive_message(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+    flags: c_int,
 ) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let mut ancillary = Ancillary { bytes: [0; 64] };
@@ -166,8 +212,9 @@ pub fn receive_with_descriptor(
     message.msg_control = (&raw mut ancillary).cast();
     // Room for one: what else is sent along, the kernel drops.
     message.msg_controllen = ONE_DESCRIPTOR;
+    let flags = flags | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: every pointer in the message is to something that lives until the call returns.
-    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     Ok((count, descriptor_in(&message)))
 }

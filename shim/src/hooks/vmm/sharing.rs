@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 use cuda_sys::{AllocationProp, CuError, CuResult, HandleType, MemHandle};
 use shim_core::calls::CallId;
 use shim_core::gate;
-use shim_core::world::{Description, Origin, Pin};
+use shim_core::world::{Description, Key, Origin, Pin};
 
 use super::super::fabric;
 use super::memory::name;
+use crate::attached::Attached;
 use crate::config;
 use crate::driver::real;
 use crate::kept::Kept;
 use crate::peer::{self, PeerError};
-use crate::ticket::{self, Claim, Ticket};
-use crate::world::{self, real_handle, world};
+use crate::ticket::{self, Claim, Vault};
+use crate::world::{self, Real, real_handle, world};
 
 /// How long a peer is asked before it is asked anew.
 const ASK: Duration = Duration::from_secs(10);
@@ -60,45 +61,40 @@ pub(crate) unsafe fn cuMemExportToShareableHandle(
     Ok(())
 }
 
-/// Sees to it that the driver's own descriptor of a pinned allocation is there.
+/// Sees to it that the driver's own descriptor of a pinned allocation is at hand.
 pub(crate) fn export(pin: &Pin) -> CuResult {
-    if world().attached(pin, |attached| attached.descriptor.is_some()) == Some(true) {
+    if world().attached(pin, |attached| attached.has_descriptor()) == Some(true) {
         return Ok(());
     }
     let mut fd: c_int = -1;
     // SAFETY: `fd` is writable, and for this type the driver writes a descriptor's number; the handle is pinned.
     unsafe { real::cuMemExportToShareableHandle((&raw mut fd).cast(), pin.real(), HandleType::POSIX_FD, 0) }?;
     // SAFETY: the driver has just opened it for us.
-    let descriptor = Kept::new(unsafe { OwnedFd::from_raw_fd(fd) });
-    let descriptor = descriptor.map_err(|error| {
+    let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
+    let kept = world().attached(pin, |attached| attached.keep(descriptor));
+    kept.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())).map_err(|error| {
         log!("the driver's descriptor cannot be kept: {error}");
         CuError::OPERATING_SYSTEM
-    })?;
-    attach(pin, descriptor);
-    Ok(())
+    })
 }
 
-/// Keeps the driver's descriptor beside its allocation. Another thread's that came first stays.
-fn attach(pin: &Pin, descriptor: Kept) {
-    let mut surplus = Some(descriptor);
-    world().attached(pin, |attached| {
-        if attached.descriptor.is_none() {
-            attached.descriptor = surplus.take();
-        }
-    });
+/// Exports memory that was made again and filled, where a ticket that somebody holds would lead nowhere without its exporter.
+pub(crate) fn restock(key: Key, what: &Description) -> CuResult {
+    if world().attached_to(key, |attached| attached.is_missed()) != Some(true) {
+        return Ok(());
+    }
+    let Ok(real) = Real::of_ticket(what.id, what.secret) else { return Ok(()) };
+    real.pin().map_or(Ok(()), export)
 }
 
 /// A descriptor of the allocation's ticket.
 fn issue(pin: &Pin) -> io::Result<OwnedFd> {
-    if world().attached(pin, |attached| attached.ticket.is_none()) == Some(true) {
-        let what = world().publish(pin).ok_or(io::ErrorKind::NotFound)?;
-        let exporter = std::process::id().cast_signed();
-        let Description { id, secret, size, prop, multicast, .. } = what;
-        let ticket = Ticket::new(&Claim { id, secret, exporter, size, prop, multicast })?;
-        world().attached(pin, |attached| attached.ticket.get_or_insert(ticket).held());
-    }
-    let issued = world().attached(pin, |attached| attached.ticket.as_ref().map(Ticket::issue));
-    issued.flatten().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+    let what = world().publish(pin).ok_or(io::ErrorKind::NotFound)?;
+    let exporter = std::process::id().cast_signed();
+    let Description { id, secret, size, prop, multicast, .. } = what;
+    let claim = Claim { id, secret, exporter, size, prop, multicast };
+    let issued = world().attached(pin, |attached| attached.issue(&claim));
+    issued.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
 }
 
 /// Imports by ticket from the process that has the memory, or by the driver's own descriptor.
@@ -121,7 +117,7 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
         Ok(descriptor) if sh_handle_type == HandleType::POSIX_FD => ticket::read(descriptor),
         _ => None,
     };
-    let imported = match claim.as_ref().map(by_ticket) {
+    let imported = match claim.map(|(claim, vault)| by_ticket(&claim, vault)) {
         Some(Some(result)) => result?,
         // SAFETY: the caller's arguments, unchanged.
         Some(None) => unsafe { foreign(os_handle, sh_handle_type) }.map_err(leads_nowhere)?,
@@ -133,8 +129,7 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
     Ok(())
 }
 
-/// The answer for a ticket whose memory nobody has: its exporter ended before anybody had imported it, or the ticket is made
-/// up. What the driver thinks of our file helps nobody, unless it answers no call at all.
+/// The answer for a ticket that leads to no memory: it is made up, or its exporter is gone and had no vault for it. What the driver thinks of our file helps nobody, unless it answers no call at all.
 fn leads_nowhere(error: CuError) -> CuError {
     match error {
         CuError::NOT_INITIALIZED | CuError::DEINITIALIZED => error,
@@ -143,12 +138,27 @@ fn leads_nowhere(error: CuError) -> CuError {
 }
 
 /// The handle for what a ticket claims. `None` where nobody has it: the ticket is worth as much as any file.
-pub(crate) fn by_ticket(claim: &Claim) -> Option<CuResult<MemHandle>> {
+///
+/// Whoever has the memory is asked first, so that importers know of each other's. The vault is for tickets that have
+/// outlived them all.
+pub(crate) fn by_ticket(claim: &Claim, vault: Option<Vault>) -> Option<CuResult<MemHandle>> {
     if let Ok(handle) = world().join(claim.id, claim.secret) {
         return Some(Ok(handle));
     }
-    let descriptor = fetch(claim)?;
-    Some(import(claim, descriptor))
+    let received = match fetch(claim) {
+        Some(received) => Vault::open(received),
+        None => {
+            let vault = vault?;
+            let descriptor = vault.look()?;
+            log!("import of allocation {}: its ticket has outlived everybody who had it", claim.id);
+            Kept::new(descriptor).map(|descriptor| (descriptor, Some(vault)))
+        }
+    };
+    Some(
+        received
+            .map_err(|_| CuError::OPERATING_SYSTEM)
+            .and_then(|(descriptor, vault)| import(claim, descriptor, vault)),
+    )
 }
 
 /// Asks the exporter, and where that is gone everybody, for a descriptor. A peer that is suspended is waited for.
@@ -176,9 +186,8 @@ fn fetch(claim: &Claim) -> Option<OwnedFd> {
     }
 }
 
-/// Imports memory that a peer has handed out.
-fn import(claim: &Claim, descriptor: OwnedFd) -> CuResult<MemHandle> {
-    let descriptor = Kept::new(descriptor).map_err(|_| CuError::OPERATING_SYSTEM)?;
+/// Imports memory by the driver's descriptor.
+fn import(claim: &Claim, descriptor: Kept, vault: Option<Vault>) -> CuResult<MemHandle> {
     let real = import_descriptor(&descriptor)?;
     let mut prop = claim.prop;
     let mut told = AllocationProp::default();
@@ -200,7 +209,8 @@ fn import(claim: &Claim, descriptor: OwnedFd) -> CuResult<MemHandle> {
         }
     }
     if let Some(pin) = real_handle(adopted.handle)?.pin() {
-        attach(pin, descriptor);
+        let came = |attached: &mut Attached| attached.imported_by(descriptor, vault);
+        world().attached(pin, came);
     }
     Ok(adopted.handle)
 }

@@ -54,7 +54,9 @@ impl Attached {
         if let Some(ticket) = self.ticket.as_ref().filter(|ticket| ticket.has_vault()) {
             match ticket.fill(descriptor.as_fd()) {
                 Ok(()) => return Ok(()),
-                Err(error) => log!("exported memory that ends with this process: {error}"),
+                Err(error) => {
+                    log!("descriptors of exported memory do not keep it once this process is gone: {error}")
+                }
             }
         }
         self.descriptor = Some(Kept::new(descriptor)?);
@@ -103,9 +105,93 @@ impl Attached {
     pub(crate) fn let_go(&mut self) {
         self.descriptor = None;
         let fills = self.fills();
-        if let Some(vault) = self.vault.take_if(|vault| fills || vault.abandoned()) {
-            vault.empty();
-            self.vault = Some(vault).filter(|_| fills);
+        if let Some(vault) = self.vault.take() {
+            if fills || vault.abandoned() {
+                vault.empty();
+            }
+            self.vault = fills.then_some(vault);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsRawFd, FromRawFd};
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::ticket::{claim, soon};
+
+    fn file() -> OwnedFd {
+        // SAFETY: a C string.
+        let fd = unsafe { libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: just made.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    }
+
+    fn inode(fd: impl AsFd) -> u64 {
+        std::fs::metadata(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap().ino()
+    }
+
+    /// What an importer gets that is lent this.
+    fn lent(attached: &Attached) -> (u64, bool) {
+        let (descriptor, vault) = Vault::open(attached.lend().unwrap().unwrap()).unwrap();
+        (inode(descriptor.get().unwrap()), vault.is_some())
+    }
+
+    #[test]
+    fn what_was_exported_before_the_first_ticket_goes_into_its_vault_and_comes_again_after_a_release() {
+        let mut exporter = Attached::default();
+        let (first, second) = (file(), file());
+        exporter.keep(first.try_clone().unwrap()).unwrap();
+        assert_eq!(lent(&exporter), (inode(&first), false));
+        let ticket = exporter.issue(&claim()).unwrap();
+        assert_eq!(lent(&exporter), (inode(&first), true));
+        assert!(exporter.has_descriptor() && !exporter.is_missed());
+        exporter.let_go();
+        assert!(!exporter.has_descriptor() && exporter.is_missed() && exporter.lend().is_none());
+        exporter.keep(second.try_clone().unwrap()).unwrap();
+        assert_eq!(lent(&exporter), (inode(&second), true));
+        drop(ticket);
+        assert!(soon(|| !exporter.held()));
+        exporter.let_go();
+        assert!(!exporter.is_missed(), "nobody can come any more");
+    }
+
+    #[test]
+    fn an_importer_empties_a_vault_only_where_nobody_else_does() {
+        let mut exporter = Attached::default();
+        let _ticket = exporter.issue(&claim()).unwrap();
+        let memory = file();
+        exporter.keep(memory.try_clone().unwrap()).unwrap();
+        let import = || {
+            let mut importer = Attached::default();
+            let (descriptor, vault) = Vault::open(exporter.lend().unwrap().unwrap()).unwrap();
+            importer.imported_by(descriptor, vault);
+            importer
+        };
+        let (mut one, mut other) = (import(), import());
+        one.let_go();
+        assert!(exporter.has_descriptor() && !one.has_descriptor());
+        drop(exporter);
+        let (_, vault) = Vault::open(other.lend().unwrap().unwrap()).unwrap();
+        let vault = vault.unwrap();
+        assert!(soon(|| vault.abandoned()));
+        other.let_go();
+        assert!(vault.look().is_none() && !other.has_descriptor());
+    }
+
+    /// The program has closed our end of the vault.
+    #[test]
+    fn what_cannot_be_put_into_the_vault_is_kept_beside_it() {
+        let mut exporter = Attached::default();
+        let _ticket = exporter.issue(&claim()).unwrap();
+        exporter.ticket.as_ref().unwrap().break_vault();
+        let memory = file();
+        exporter.keep(memory.try_clone().unwrap()).unwrap();
+        assert!(exporter.has_descriptor());
+        assert_eq!(lent(&exporter), (inode(&memory), false));
+        exporter.let_go();
+        assert!(!exporter.has_descriptor());
     }
 }

@@ -58,11 +58,6 @@ impl Kept {
         (Identity::of(self.fd)? == self.identity).then(|| unsafe { BorrowedFd::borrow_raw(self.fd) })
     }
 
-    /// Its number.
-    pub(crate) fn number(&self) -> RawFd {
-        self.fd
-    }
-
     /// Another descriptor of the same open file.
     pub(crate) fn copy(&self) -> io::Result<OwnedFd> {
         match self.get() {

@@ -13,6 +13,7 @@ use shim_core::world::{Leaving, NotHere, Pin};
 use crate::attached::Attached;
 use crate::driver::real;
 use crate::kept;
+use crate::ticket;
 
 /// The tables, with what we keep beside each allocation.
 pub(crate) type World = shim_core::world::World<Attached>;
@@ -48,6 +49,7 @@ fn begin() -> &'static World {
 pub(crate) fn forked() {
     WORLD.store(ptr::null_mut(), Ordering::Release);
     kept::forked();
+    ticket::forked();
 }
 
 /// What the driver knows a handle by, for as long as this value lives.

@@ -119,11 +119,13 @@ impl Reader<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     /// A claim in which no field is zero.
-    pub(in super::super) fn claim() -> Claim {
+    pub(crate) fn claim() -> Claim {
         Claim {
             id: AllocationId(*b"0123456789abcdef"),
             secret: Secret([9; 16]),
@@ -143,6 +145,16 @@ pub(super) mod tests {
             },
             multicast: Some(Multicast { devices: 8, handle_types: 9, flags: 1 << 40 }),
         }
+    }
+
+    /// Whether it comes true. What one closes is closed at once, but for whoever looks through `/proc` at that moment and has it open
+    /// himself.
+    pub(crate) fn soon(is: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !is() && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        is()
     }
 
     #[test]

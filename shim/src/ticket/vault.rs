@@ -11,6 +11,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shim_core::control::socket;
 
@@ -21,35 +22,73 @@ const MARK: [u8; 8] = *b"nvsnapV\0";
 
 /// The exporter's end.
 #[derive(Debug)]
-pub(super) struct Filler(Kept);
+pub(super) struct Filler {
+    end: Kept,
+    _place: Place,
+}
+
+/// One of the vaults that a process may have.
+#[derive(Debug)]
+struct Place;
+
+/// Vaults of this process.
+static PLACES: AtomicUsize = AtomicUsize::new(0);
+
+/// Descriptors that the program may open for each vault. What lies in queues counts against the same limit, for all
+/// processes of the user together, and whoever is beyond it can send no descriptor any more: eight processes
+/// with as many vaults as they may have, and two descriptors in each, use half of it.
+const SHARE: u64 = 32;
+
+impl Place {
+    fn take() -> io::Result<Self> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: one structure to write to.
+        unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+        let places = usize::try_from(limit.rlim_cur / SHARE).unwrap_or(usize::MAX);
+        let another = |taken: usize| (taken < places).then_some(taken + 1);
+        match PLACES.fetch_update(Ordering::AcqRel, Ordering::Relaxed, another) {
+            Ok(_) => Ok(Self),
+            Err(_) => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        PLACES.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A forked child has none.
+pub(crate) fn forked() {
+    PLACES.store(0, Ordering::Release);
+}
 
 /// The end that the descriptor lies in.
 #[derive(Debug)]
 pub(crate) struct Vault(Kept);
 
-/// A new and empty vault. Fails where a program of many descriptors needs them for itself.
+/// A new and empty vault. Fails where the process has as many as it may have.
 pub(super) fn new() -> io::Result<(Filler, Vault)> {
+    let place = Place::take()?;
     let (filler, vault) = socket::pair()?;
-    let (filler, vault) = (Kept::new(filler)?, Kept::new(vault)?);
-    if vault.number() > spare() {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    Ok((Filler(filler), Vault(vault)))
-}
-
-/// The highest number that ours may have: one half of all belongs to the program.
-fn spare() -> i32 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: one structure to write to.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    i32::try_from(limit.rlim_cur / 2).unwrap_or(i32::MAX)
+    Ok((Filler { end: Kept::new(filler)?, _place: place }, Vault(Kept::new(vault)?)))
 }
 
 impl Filler {
-    /// Puts a descriptor into the empty vault. Of users who may send only few, the kernel refuses it (`ETOOMANYREFS`).
+    /// Puts a descriptor into the empty vault. The kernel refuses it where the user has too many on their way (`ETOOMANYREFS`).
     pub(super) fn fill(&self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        let end = self.0.get().ok_or_else(gone)?;
+        let end = self.end.get().ok_or_else(gone)?;
         socket::send(end, &MARK, Some(descriptor)).map(drop)
+    }
+
+    /// As the program does that closes what it does not know.
+    #[cfg(test)]
+    pub(super) fn close(&self) {
+        let Some(end) = self.end.get() else { return };
+        let null = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: no pointers; the number is another file's from here on.
+        unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&null), std::os::fd::AsRawFd::as_raw_fd(&end)) };
     }
 }
 
@@ -112,6 +151,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+    use crate::ticket::soon;
 
     fn file() -> OwnedFd {
         // SAFETY: a C string.
@@ -150,7 +190,7 @@ mod tests {
         filler.fill(memory.as_fd()).unwrap();
         assert!(!vault.abandoned());
         drop(filler);
-        assert!(vault.abandoned());
+        assert!(soon(|| vault.abandoned()));
         assert_eq!(inode(vault.look().unwrap()), inode(&memory));
         vault.empty();
         assert!(vault.look().is_none() && vault.abandoned());

@@ -6,11 +6,12 @@
 //! A program may close descriptors it never opened (a daemon closes everything). A number alone is therefore not
 //! trusted: a kept descriptor knows its inode, and what is no longer its own is neither used nor closed.
 
-use core::mem::MaybeUninit;
 use core::ptr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use shim_core::identity::Identity;
 
 /// The first number that is nobody's standard stream.
 const LOWEST: RawFd = 3;
@@ -28,12 +29,6 @@ static BITMAP: [AtomicPtr<Page>; PAGES] = [const { AtomicPtr::new(ptr::null_mut(
 pub(crate) struct Kept {
     fd: RawFd,
     identity: Identity,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Identity {
-    device: u64,
-    inode: u64,
 }
 
 impl Kept {
@@ -55,7 +50,7 @@ impl Kept {
     pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: open, and the file we opened, for the instant in which we looked; a program that closes it right
         // now could close any descriptor of ours.
-        (Identity::of(self.fd)? == self.identity).then(|| unsafe { BorrowedFd::borrow_raw(self.fd) })
+        self.identity.means(self.fd).then(|| unsafe { BorrowedFd::borrow_raw(self.fd) })
     }
 
     /// Another descriptor of the same open file.
@@ -75,19 +70,6 @@ impl Drop for Kept {
             // SAFETY: ours, and nobody else's from here on.
             drop(unsafe { OwnedFd::from_raw_fd(self.fd) });
         }
-    }
-}
-
-impl Identity {
-    fn of(fd: RawFd) -> Option<Self> {
-        let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the buffer is one `stat`.
-        if unsafe { libc::fstat(fd, status.as_mut_ptr()) } != 0 {
-            return None;
-        }
-        // SAFETY: `fstat` succeeded, so it has filled the buffer.
-        let status = unsafe { status.assume_init() };
-        Some(Self { device: status.st_dev, inode: status.st_ino })
     }
 }
 
@@ -173,7 +155,8 @@ mod tests {
         assert!(kept.get().is_none() && kept.copy().is_err());
         let number = kept.fd;
         drop(kept);
-        assert_eq!(Identity::of(number), Identity::of(zero.as_raw_fd()), "the program's file is still open");
+        let zero = Identity::of(zero.as_raw_fd()).unwrap();
+        assert!(zero.means(number), "the program's file is still open");
         // SAFETY: made by the `dup2` above.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
     }

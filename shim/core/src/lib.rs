@@ -7,6 +7,7 @@ pub mod blocks;
 pub mod calls;
 pub mod control;
 pub mod gate;
+pub mod identity;
 pub mod peer;
 pub mod tally;
 pub mod world;

@@ -5,37 +5,18 @@
 //! them already and have got the same numbers for files of its own (a daemon closes everything it does not know):
 //! so each is known by device and inode too, and what is not ours any more is left alone.
 
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::identity::Identity;
 
 /// Listener, wake-up pipe, connections, and descriptors on their way to a peer.
 const CAPACITY: usize = 192;
 
 const FREE: RawFd = -1;
 const TAKEN: RawFd = -2;
-
-/// What tells one open file from another that has its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    fn of(fd: RawFd) -> Option<Self> {
-        let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: `fstat` takes any number, and writes a whole `stat` when it returns 0.
-        let result = unsafe { libc::fstat(fd, status.as_mut_ptr()) };
-        if result != 0 {
-            return None;
-        }
-        // SAFETY: the call succeeded, so the structure is written.
-        let status = unsafe { status.assume_init() };
-        Some(Self { device: status.st_dev, inode: status.st_ino })
-    }
-}
 
 #[derive(Debug)]
 struct Slot {
@@ -49,14 +30,19 @@ impl Slot {
         Self { fd: AtomicI32::new(FREE), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }
 
-    fn take(&self, fd: RawFd, identity: Identity) -> bool {
+    fn take(&self, fd: RawFd, identity: &Identity) -> bool {
         if self.fd.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
-        self.device.store(identity.device, Ordering::Relaxed);
-        self.inode.store(identity.inode, Ordering::Relaxed);
+        self.keep_up(identity);
         self.fd.store(fd, Ordering::Release);
         true
+    }
+
+    fn keep_up(&self, identity: &Identity) {
+        let (device, inode) = identity.place();
+        self.device.store(device, Ordering::Relaxed);
+        self.inode.store(inode, Ordering::Relaxed);
     }
 }
 
@@ -77,7 +63,7 @@ impl Descriptors {
         let fd = raise(fd)?;
         let identity = Identity::of(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         // A full table costs a forked child one descriptor, nothing else.
-        let slot = self.slots.iter().find(|slot| slot.take(fd.as_raw_fd(), identity));
+        let slot = self.slots.iter().find(|slot| slot.take(fd.as_raw_fd(), &identity));
         Ok(Held { fd: ManuallyDrop::new(fd), identity, slot })
     }
 
@@ -87,7 +73,7 @@ impl Descriptors {
             let fd = slot.fd.swap(FREE, Ordering::Acquire);
             let device = slot.device.load(Ordering::Relaxed);
             let inode = slot.inode.load(Ordering::Relaxed);
-            if fd >= 0 && Identity::of(fd) == Some(Identity { device, inode }) {
+            if fd >= 0 && Identity::is_at(fd, (device, inode)) {
                 // SAFETY: the number still means the file that the parent held; the parent's owner of it lives
                 // in a thread that the child does not have, so nobody else closes it.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -113,7 +99,12 @@ pub struct Held {
 impl Held {
     /// Whether the number still means our file: the program may have closed it under us.
     pub fn is_ours(&self) -> bool {
-        Identity::of(self.fd.as_raw_fd()) == Some(self.identity)
+        let ours = self.identity.means(self.fd.as_raw_fd());
+        if let Some(slot) = self.slot.filter(|_| ours) {
+            // After a restore a forked child finds it under its new inode.
+            slot.keep_up(&self.identity);
+        }
+        ours
     }
 }
 

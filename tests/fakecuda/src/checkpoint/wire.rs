@@ -86,9 +86,14 @@ impl Request {
     }
 }
 
-/// The address of a process's socket. It goes through a descriptor of the directory: paths of sockets are short.
+/// The address of a process's socket. Paths of sockets are short: one that is too long goes through a descriptor of the directory,
+/// under which CRIU does not find it again.
 fn address(dir: &Path, slot: usize) -> io::Result<(OwnedFd, SocketAddrUnix)> {
+    let whole = SocketAddrUnix::new(dir.join(format!("{slot}.socket")));
     let dir = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    if let Ok(whole) = whole {
+        return Ok((dir, whole));
+    }
     let path = format!("/proc/self/fd/{}/{slot}.socket", std::os::fd::AsRawFd::as_raw_fd(&dir));
     Ok((dir, SocketAddrUnix::new(path)?))
 }

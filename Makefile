@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DIST := dist
 
-.PHONY: build test soak lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind
+.PHONY: build test soak lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind criu
 
 build: setup dist
 
@@ -46,6 +46,9 @@ fuzz:
 
 valgrind:
 	@scripts/valgrind
+
+criu: dist
+	@scripts/criu $(DIST)
 
 gpu-test: dist
 	@$(DIST)/gpu-tests/run

@@ -32,7 +32,7 @@ pub struct Inventory {
     pub drain: Drain,
     /// Allocations, if asked for.
     pub allocations: Vec<Allocation>,
-    /// Memory that nothing but descriptors keeps, some of them this process's: asked for with the allocations.
+    /// Tickets that have outlived their exporter: asked for with the allocations.
     pub unclaimed: Vec<Unclaimed>,
     /// Memory the shim does not move, which the driver saves itself.
     pub driver_memory: DriverMemory,
@@ -120,7 +120,7 @@ pub struct Allocation {
     pub multicast: Option<Team>,
 }
 
-/// Memory whose exporter is gone and of which a process holds a ticket. Others may have imported it.
+/// Memory whose exporter is gone and of which a process holds a ticket. It and others may have imported it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unclaimed {
     /// Its name.
@@ -131,6 +131,8 @@ pub struct Unclaimed {
     pub exporter: i32,
     /// The process's descriptor of the ticket.
     pub descriptor: i32,
+    /// Whether the ticket keeps the memory. If not, it leads to those who have imported it.
+    pub kept: bool,
 }
 
 /// A process's part in a multicast object.

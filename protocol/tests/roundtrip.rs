@@ -172,6 +172,7 @@ fn inventory() -> impl Strategy<Value = Inventory> {
                     size: plain.4.into(),
                     exporter: plain.1,
                     descriptor: 3,
+                    kept: plain.2,
                 }],
                 driver_memory,
                 shared_events: plain.4.into(),

@@ -63,10 +63,10 @@ impl Attached {
         Ok(())
     }
 
-    /// Keeps that by which it was imported.
+    /// Keeps that by which it was imported. A vault that its exporter has left behind is kept where there is no other.
     pub(crate) fn imported_by(&mut self, descriptor: Kept, vault: Option<Vault>) {
         self.descriptor = Some(descriptor);
-        self.vault = vault;
+        self.vault = vault.or(self.vault.take());
     }
 
     /// A ticket for the program.
@@ -101,15 +101,14 @@ impl Attached {
     }
 
     /// Lets go of the driver's descriptor, once the memory is given back to the driver. A vault that others fill is theirs to empty,
-    /// unless there is nobody any more.
+    /// unless there is nobody any more. Then it is kept as well: a socket that is in nobody's hands, only in a
+    /// ticket's queue, is one that CRIU 4.2.1 does not restore.
     pub(crate) fn let_go(&mut self) {
         self.descriptor = None;
         let fills = self.fills();
-        if let Some(vault) = self.vault.take() {
-            if fills || vault.abandoned() {
-                vault.empty();
-            }
-            self.vault = fills.then_some(vault);
+        self.vault = self.vault.take().filter(|vault| fills || vault.abandoned());
+        if let Some(vault) = &self.vault {
+            vault.empty();
         }
     }
 }

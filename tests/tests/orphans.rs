@@ -131,8 +131,22 @@ fn what_nobody_has_imported_stays_and_is_told() -> Result<()> {
     heirs.machine.resume(&heirs.pids())?.done()?;
     all(b, &["import x fd", "show x 4M"])?;
     ensure!(!check(false)?.done()?.text().contains(told), "it was imported");
+    check(true)?.done()?;
     all(c, &["import x fd", "show x 4M"])?;
-    heirs.share_one_memory()
+    heirs.share_one_memory()?;
+    heirs.cycle()?;
+    // What was suspended without its exporter ends with those who have it, and CRIU would stumble over the descriptor.
+    for worker in &heirs.workers {
+        worker.ok("drop x")?;
+    }
+    b.refused("import x fd", 400)?;
+    ensure!(!check(false)?.done()?.text().contains(told), "it keeps nothing");
+    ensure!(check(true)?.exits(4)?.text().contains(told), "it is in the way of CRIU");
+    all(b, &["close fd"])?;
+    all(c, &["close fd"])?;
+    check(true)?.done()?;
+    heirs.machine.take_violations()?;
+    Ok(())
 }
 
 /// The descriptor keeps the memory across cycles of its exporter too: it leads to what was made again.

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use protocol::AllocationId;
+use protocol::{AllocationId, Unclaimed};
 
 use super::Finding;
 use crate::topology::Member;
 
 /// Memory whose exporter is gone, of which a process holds a descriptor, and which none of the processes has imported: nobody can
-/// save it or take it off the GPU. Its bytes are safe. CRIU cannot dump what is behind the descriptor.
+/// save it or take it off the GPU. Its bytes are safe. What is behind the descriptor CRIU cannot dump, and where the memory
+/// is gone too, it dumps what it cannot restore.
 pub(super) fn unclaimed(members: &[Member], criu: bool) -> Vec<Finding> {
     let held = members.iter().flat_map(|member| &member.inventory.allocations);
     let held: BTreeSet<AllocationId> = held.map(|allocation| allocation.id).collect();
     let mut findings = Vec::new();
     for member in members {
-        for one in member.inventory.unclaimed.iter().filter(|one| !held.contains(&one.id)) {
+        let matters = |one: &&Unclaimed| (one.kept || criu) && !held.contains(&one.id);
+        for one in member.inventory.unclaimed.iter().filter(matters) {
             let message = format!(
                 "process {} holds descriptor {} of {} bytes that process {} exported before it ended, and nobody has imported",
                 member.pid, one.descriptor, one.size, one.exporter
@@ -40,16 +42,14 @@ pub(super) fn unclaimed(members: &[Member], criu: bool) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::Unclaimed;
-
     use super::*;
     use crate::topology::made_up::{id, imported, member};
 
     #[test]
     fn memory_that_nobody_has_imported_is_told_and_keeps_criu_out() {
-        let unclaimed_of = |name| vec![Unclaimed { id: id(name), size: 4096, exporter: 9, descriptor: 5 }];
         let mut holder = member(1, []);
-        holder.inventory.unclaimed = unclaimed_of(1);
+        let left = Unclaimed { id: id(1), size: 4096, exporter: 9, descriptor: 5, kept: true };
+        holder.inventory.unclaimed = vec![left];
         for criu in [false, true] {
             let findings = unclaimed(std::slice::from_ref(&holder), criu);
             assert_eq!(findings.len(), 1);
@@ -60,6 +60,9 @@ mod tests {
             );
         }
         let importer = member(2, [imported(1, 9)]);
-        assert_eq!(unclaimed(&[holder, importer], true), []);
+        assert_eq!(unclaimed(&[holder.clone(), importer], true), []);
+        holder.inventory.unclaimed = vec![Unclaimed { kept: false, ..left }];
+        assert_eq!(unclaimed(std::slice::from_ref(&holder), false), []);
+        assert_eq!(unclaimed(std::slice::from_ref(&holder), true).len(), 1);
     }
 }

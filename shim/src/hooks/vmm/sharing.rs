@@ -146,7 +146,7 @@ pub(crate) fn by_ticket(claim: &Claim, vault: Option<Vault>) -> Option<CuResult<
         return Some(Ok(handle));
     }
     let received = match fetch(claim) {
-        Some(received) => Vault::open(received),
+        Some(received) => Vault::open(received).map(|(descriptor, lent)| (descriptor, lent.or(vault))),
         None => {
             let vault = vault?;
             let descriptor = vault.look()?;

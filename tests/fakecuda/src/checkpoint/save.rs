@@ -68,6 +68,8 @@ pub(super) fn checkpoint(driver: &'static Driver) -> CuResult {
     for physical in &memory {
         physical.leave_device(driver)?;
     }
+    // Nothing of what this process has given back is in an image of it.
+    driver.memory.take_back_lent();
     *crate::lock(&driver.saved.memory) = memory;
     driver.contexts.living().into_iter().for_each(|context| context.leave_device(driver));
     Ok(())

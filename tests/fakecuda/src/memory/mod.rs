@@ -101,6 +101,11 @@ impl Memory {
         Ok(pool)
     }
 
+    /// Gives what others no longer hold back to the host.
+    pub(crate) fn take_back_lent(&self) {
+        self.exportable.take_back_lent();
+    }
+
     /// A pool of another process that is mapped already.
     fn known_peer(&self, inode: u64) -> Option<Arc<Pool>> {
         crate::lock(&self.peers).iter().filter_map(Weak::upgrade).find(|peer| peer.identity().1 == inode)

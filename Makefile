@@ -2,7 +2,7 @@
 PREFIX ?= /usr/local
 DIST := dist
 
-.PHONY: build test soak lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind criu
+.PHONY: build test test-programs library-aarch64 soak lint fmt demo dist bench gpu-test install clean setup header kernels fuzz valgrind criu
 
 build: setup dist
 
@@ -19,6 +19,14 @@ header:
 kernels:
 	@scripts/setup test
 	@scripts/compile-kernels
+
+test-programs: header
+	cargo test --workspace --locked --no-run
+
+# A test needs it, and makes it where it is not yet there.
+library-aarch64:
+	@scripts/setup test
+	@scripts/library-aarch64
 
 test: dist header
 	NVSNAP_ARTIFACTS=$(CURDIR)/$(DIST) cargo test --workspace --locked --no-fail-fast

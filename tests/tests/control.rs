@@ -93,6 +93,10 @@ fn nothing_listens_before_cu_init_and_one_socket_after_it() -> Result<()> {
 
     worker.ok("begin 0")?;
     ensure!(inspect(worker.pid())?.kind == REPLY);
+    // A thread gives itself its name when it has begun to run.
+    Thread::all_until(worker.pid(), |threads| {
+        threads.iter().filter(|thread| thread.name.starts_with("nvsnap")).count() >= 3
+    })?;
     let after = worker.snapshot()?;
     let ours: Vec<&str> =
         after.threads.iter().map(String::as_str).filter(|name| name.starts_with("nvsnap")).collect();

@@ -58,7 +58,33 @@ pub struct Target {
     pub start: u64,
 }
 
+/// The pids in a sentence, which is one about processes.
+pub fn named(pids: impl IntoIterator<Item = Pid>) -> String {
+    let pids: Vec<String> = pids.into_iter().map(|pid| pid.to_string()).collect();
+    match pids.as_slice() {
+        [one] => format!("process {one}"),
+        [first @ .., last] => format!("processes {} and {last}", first.join(", ")),
+        [] => "no process".to_owned(),
+    }
+}
+
 /// The pids as they are written on a command line.
 pub fn listed(pids: impl IntoIterator<Item = Pid>) -> String {
     pids.into_iter().map(|pid| pid.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_a_process_and_several_are_processes() {
+        let pids =
+            |numbers: &[i32]| numbers.iter().filter_map(|number| Pid::new(*number)).collect::<Vec<_>>();
+        assert_eq!(named(pids(&[7])), "process 7");
+        assert_eq!(named(pids(&[7, 8])), "processes 7 and 8");
+        assert_eq!(named(pids(&[7, 8, 9])), "processes 7, 8 and 9");
+        assert_eq!(named([]), "no process");
+        assert_eq!(listed(pids(&[7, 8])), "7 8");
+    }
 }

@@ -11,7 +11,7 @@ use super::stopped::{Stopped, send, wait_until};
 use super::suspend::{are_suspended, suspend_held};
 use super::{Context, Exit, Outcome};
 use crate::cli::SaveArgs;
-use crate::pid::{Pid, Target, listed};
+use crate::pid::{Pid, Target, named};
 use crate::state::Record;
 
 const VERB: &str = "kill";
@@ -45,7 +45,7 @@ pub(super) fn kill(context: &Context, pids: &[Pid], timeout: Duration) -> Outcom
     let left: Vec<Pid> =
         targets.iter().filter(|target| proc.lives(**target)).map(|target| target.pid).collect();
     if !left.is_empty() {
-        let text = format!("process {} is suspended and does not end", listed(left));
+        let text = format!("suspended and not ended: {}", named(left));
         return Outcome::new(VERB, Exit::Unfinished, text).about(pids.to_vec());
     }
     for record in Record::of(&held.state, &boot, pids).unwrap_or_default() {
@@ -54,6 +54,6 @@ pub(super) fn kill(context: &Context, pids: &[Pid], timeout: Duration) -> Outcom
             let _ = record.remove(&held.state);
         }
     }
-    let ended = listed(targets.iter().map(|target| target.pid));
-    Outcome::new(VERB, Exit::Done, format!("ended process {ended}")).about(pids.to_vec())
+    let ended = named(targets.iter().map(|target| target.pid));
+    Outcome::new(VERB, Exit::Done, format!("ended {ended}")).about(pids.to_vec())
 }

@@ -16,7 +16,7 @@ use crate::check::{Before, Finding, GpuMap, Seen, Standing, enough_memory, gpu_m
 use crate::cli::PlaceArgs;
 use crate::driver::Driver;
 use crate::lifecycle::{Orders, StepError, Trouble, steps, undo_all};
-use crate::pid::{Pid, listed};
+use crate::pid::{Pid, named};
 use crate::report::chain;
 use crate::state::{Needed, Record};
 use crate::topology::saved_bytes;
@@ -77,7 +77,7 @@ pub(super) fn resume_from(
     }
     if refusal(&findings).is_none() && seen.iter().filter(|seen| seen.takes_part()).all(runs) {
         forget(&held.state, &records);
-        let text = format!("running already: process {}", listed(pids.iter().copied()));
+        let text = format!("running already: {}", named(pids.iter().copied()));
         return Outcome { findings, ..Outcome::new(VERB, Exit::Done, text) }.about(pids.to_vec());
     }
     let map = match on_which_gpus(&*driver, &seen, &records, map_file, pids) {
@@ -112,8 +112,7 @@ pub(super) fn resume_from(
     context.hold.finish();
     let outcome = if errors.is_empty() {
         forget(&held.state, &records);
-        let mut text =
-            format!("resumed process {}", listed(session.all().into_iter().map(|target| target.pid)));
+        let mut text = format!("resumed {}", named(session.all().into_iter().map(|target| target.pid)));
         text.push_str(&moved);
         if let Some(signal) = context.interrupt.pending() {
             // Half a resume helps nobody: the way out of it is the end of it.
@@ -171,10 +170,8 @@ pub(super) fn forgotten(context: &Context, pids: &[Pid], records: &[Record]) -> 
 
 fn not_named(pids: &[Pid], suspended: &[Pid]) -> Finding {
     let all = pids.iter().copied().chain(suspended.iter().copied());
-    let message = format!(
-        "process {} was suspended together with those named and is not named",
-        listed(suspended.iter().copied())
-    );
+    let message =
+        format!("suspended together with those named, and not named: {}", named(suspended.iter().copied()));
     Finding::blocker("forgotten", message, format!("`{}`", super::set::resume_command(all)))
 }
 

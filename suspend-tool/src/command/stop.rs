@@ -4,7 +4,7 @@ use super::resume::nobody;
 use super::suspend::are_suspended;
 use super::{Context, Exit, Outcome, stopped};
 use crate::check::{Finding, Seen, refusal};
-use crate::pid::{Pid, Target, listed};
+use crate::pid::{Pid, Target, listed, named};
 use crate::report::chain;
 use crate::state::{Record, StateJournal};
 
@@ -53,11 +53,11 @@ pub(super) fn stop(context: &Context, pids: &[Pid]) -> Outcome {
         return unfinished(told.join("; "), pids);
     }
     let moving = stopped::all_stopped(proc, &targets);
-    let pids_stopped = listed(targets.iter().map(|target| target.pid));
+    let pids_stopped = named(targets.iter().map(|target| target.pid));
     if moving.is_empty() {
-        Outcome::new(VERB, Exit::Done, format!("stopped process {pids_stopped}")).about(pids.to_vec())
+        Outcome::new(VERB, Exit::Done, format!("stopped {pids_stopped}")).about(pids.to_vec())
     } else {
-        unfinished(format!("process {} does not stop", listed(moving)), pids)
+        unfinished(format!("not stopped: {}", named(moving)), pids)
     }
 }
 

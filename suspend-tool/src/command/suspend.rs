@@ -15,7 +15,7 @@ use crate::check::{
 use crate::cli::{PlaceArgs, SaveArgs};
 use crate::driver::Driver;
 use crate::lifecycle::{Decide, Orders, Session, StepError, carry_out, steps};
-use crate::pid::{Pid, listed};
+use crate::pid::{Pid, named};
 use crate::report::{bytes, chain};
 use crate::state::{Record, StateJournal};
 use crate::topology::{Around, Member, Plan};
@@ -46,7 +46,7 @@ pub(super) fn suspend_held(
     let begun = Instant::now();
     let survey = context.machine.survey(pids);
     if is_suspended(&survey) {
-        let text = format!("already suspended: process {}", listed(pids.iter().copied()));
+        let text = format!("already suspended: {}", named(pids.iter().copied()));
         return Outcome::new(VERB, Exit::Done, text).about(pids.to_vec());
     }
     let mut verdict = judge(&context.machine, &survey, false);
@@ -162,8 +162,8 @@ impl Run<'_> {
         });
         let total =
             freed.map_or(0, |freed| freed.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-        let pids = listed(self.session.all().into_iter().map(|target| target.pid));
-        Ok(format!("suspended process {pids}; {} of GPU memory became free", bytes(total)))
+        let pids = named(self.session.all().into_iter().map(|target| target.pid));
+        Ok(format!("suspended {pids}; {} of GPU memory became free", bytes(total)))
     }
 }
 

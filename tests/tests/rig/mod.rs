@@ -28,7 +28,7 @@ pub(crate) struct Rig {
 }
 
 /// What it has on each device: name, size. `hidden` is not mapped while it is suspended.
-const OBJECTS: [(&str, &str); 4] = [("large", "10M"), ("small", "2M"), ("zero", "4M"), ("hidden", "4M")];
+const OBJECTS: [(&str, &str); 4] = [("large", "6M"), ("small", "2M"), ("zero", "2M"), ("hidden", "2M")];
 
 impl Rig {
     pub(crate) fn new(devices: usize, how: impl FnOnce(Start<'_>) -> Start<'_>) -> Result<Self> {
@@ -51,8 +51,8 @@ impl Rig {
             worker.ok(&what)?;
         }
         worker.ok("context 0")?;
-        worker.ok("new host 4M host")?;
-        worker.ok("memset host 0 4M 77")?;
+        worker.ok("new host 2M host")?;
+        worker.ok("memset host 0 2M 77")?;
         let mut rig = Self { machine, worker, devices, sums: Vec::new() };
         rig.sums = rig.look()?;
         Ok(rig)
@@ -87,8 +87,8 @@ impl Rig {
     /// Puts it back, at the same address.
     pub(crate) fn show(&self) -> Result<()> {
         for device in 0..self.devices {
-            self.worker.ok(&format!("map hidden-{device} 0 4M hidden-{device}"))?;
-            self.worker.ok(&format!("access hidden-{device} 0 4M device:{device} rw"))?;
+            self.worker.ok(&format!("map hidden-{device} 0 2M hidden-{device}"))?;
+            self.worker.ok(&format!("access hidden-{device} 0 2M device:{device} rw"))?;
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Rig {
     /// What the process sees at the addresses that it had from the start.
     pub(crate) fn look(&self) -> Result<Vec<String>> {
         self.worker.ok("context 0")?;
-        let mut sums = vec![self.worker.ok("read host 0 4096")?, self.worker.ok("read host 4194296 8")?];
+        let mut sums = vec![self.worker.ok("read host 0 4096")?, self.worker.ok("read host 2097144 8")?];
         for (device, (name, size)) in objects(self.devices) {
             self.worker.ok(&format!("context {device}"))?;
             let object = format!("{name}-{device}");

@@ -8,7 +8,7 @@
 //! What a ticket says is a claim of whoever made it. A program can make a socket of this form: it then names an
 //! allocation nobody knows, or lacks its secret, and leads to whatever its maker has put into its vault.
 //!
-//! CRIU 4.2.1 dumps and restores such sockets, queues included (docs/DRIVER-VERSIONS.md).
+//! How it all goes together: docs/SHARING.md.
 
 mod claim;
 mod unclaimed;

@@ -115,22 +115,8 @@ impl Attached {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsRawFd, FromRawFd};
-    use std::os::unix::fs::MetadataExt;
-
     use super::*;
-    use crate::ticket::{claim, soon};
-
-    fn file() -> OwnedFd {
-        // SAFETY: a C string.
-        let fd = unsafe { libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: just made.
-        unsafe { OwnedFd::from_raw_fd(fd) }
-    }
-
-    fn inode(fd: impl AsFd) -> u64 {
-        std::fs::metadata(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap().ino()
-    }
+    use crate::ticket::{claim, file, inode, soon};
 
     /// What an importer gets that is lent this.
     fn lent(attached: &Attached) -> (u64, bool) {

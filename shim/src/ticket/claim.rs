@@ -120,6 +120,8 @@ impl Reader<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+    use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -155,6 +157,19 @@ pub(crate) mod tests {
             std::thread::yield_now();
         }
         is()
+    }
+
+    /// A file that stands for memory.
+    pub(crate) fn file() -> OwnedFd {
+        // SAFETY: a C string.
+        let fd = unsafe { libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC) };
+        // SAFETY: just made.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    }
+
+    /// Which file it is.
+    pub(crate) fn inode(fd: impl AsFd) -> u64 {
+        std::fs::metadata(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap().ino()
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) use unclaimed::unclaimed;
 pub(crate) use vault::{Vault, forked};
 
 #[cfg(test)]
-pub(crate) use claim::tests::{claim, soon};
+pub(crate) use claim::tests::{claim, file, inode, soon};
 
 use crate::kept::Kept;
 use vault::Filler;

@@ -147,22 +147,10 @@ pub(super) fn gone() -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsRawFd, FromRawFd};
-    use std::os::unix::fs::MetadataExt;
+    use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::ticket::soon;
-
-    fn file() -> OwnedFd {
-        // SAFETY: a C string.
-        let fd = unsafe { libc::memfd_create(c"memory".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: just made.
-        unsafe { OwnedFd::from_raw_fd(fd) }
-    }
-
-    fn inode(fd: impl AsFd) -> u64 {
-        std::fs::metadata(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())).unwrap().ino()
-    }
+    use crate::ticket::{file, inode, soon};
 
     #[test]
     fn what_lies_in_a_vault_can_be_looked_at_again_and_again_until_it_is_taken_out() {

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use protocol::AllocationId;
 use shim_core::world::Attachment;
 
 use crate::kept::Kept;
-use crate::ticket::{Claim, Ticket, Vault};
+use crate::ticket::{Claim, Ticket, Vault, ends_with_us};
 
 /// What is kept beside an allocation.
 #[derive(Debug, Default)]
@@ -47,16 +48,14 @@ impl Attached {
     }
 
     /// Keeps what the driver has just exported, in the vault if there is one. Another thread's that came first stays.
-    pub(crate) fn keep(&mut self, descriptor: OwnedFd) -> io::Result<()> {
+    pub(crate) fn keep(&mut self, id: AllocationId, descriptor: OwnedFd) -> io::Result<()> {
         if self.has_descriptor() {
             return Ok(());
         }
         if let Some(ticket) = self.ticket.as_ref().filter(|ticket| ticket.has_vault()) {
             match ticket.fill(descriptor.as_fd()) {
                 Ok(()) => return Ok(()),
-                Err(error) => {
-                    log!("descriptors of exported memory do not keep it once this process is gone: {error}")
-                }
+                Err(error) => ends_with_us(id, &error),
             }
         }
         self.descriptor = Some(Kept::new(descriptor)?);
@@ -71,25 +70,16 @@ impl Attached {
 
     /// A ticket for the program.
     pub(crate) fn issue(&mut self, claim: &Claim) -> io::Result<OwnedFd> {
-        let mut ticket = match self.ticket.take() {
-            Some(ticket) => ticket,
-            None => self.first_ticket()?,
-        };
-        let issued = ticket.issue(claim, self.vault.as_ref());
-        self.ticket = Some(ticket);
-        issued
-    }
-
-    /// What the first ticket needs. What was exported before goes into its vault.
-    fn first_ticket(&mut self) -> io::Result<Ticket> {
-        let (ticket, vault) = Ticket::new();
-        self.vault = vault;
-        if let Some(descriptor) = self.descriptor.take() {
-            self.ticket = Some(ticket);
-            self.keep(descriptor.copy()?)?;
-            return self.ticket.take().ok_or_else(|| io::ErrorKind::NotFound.into());
+        if self.ticket.is_none() {
+            let (ticket, vault) = Ticket::new(claim.id);
+            (self.ticket, self.vault) = (Some(ticket), vault);
+            // What was exported before goes into the vault.
+            if let Some(descriptor) = self.descriptor.take() {
+                self.keep(claim.id, descriptor.copy()?)?;
+            }
         }
-        Ok(ticket)
+        let ticket = self.ticket.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        ticket.issue(claim, self.vault.as_ref())
     }
 
     /// For a peer: the vault, or else a copy of the driver's descriptor.
@@ -128,14 +118,14 @@ mod tests {
     fn what_was_exported_before_the_first_ticket_goes_into_its_vault_and_comes_again_after_a_release() {
         let mut exporter = Attached::default();
         let (first, second) = (file(), file());
-        exporter.keep(first.try_clone().unwrap()).unwrap();
+        exporter.keep(claim().id, first.try_clone().unwrap()).unwrap();
         assert_eq!(lent(&exporter), (inode(&first), false));
         let ticket = exporter.issue(&claim()).unwrap();
         assert_eq!(lent(&exporter), (inode(&first), true));
         assert!(exporter.has_descriptor() && !exporter.is_missed());
         exporter.let_go();
         assert!(!exporter.has_descriptor() && exporter.is_missed() && exporter.lend().is_none());
-        exporter.keep(second.try_clone().unwrap()).unwrap();
+        exporter.keep(claim().id, second.try_clone().unwrap()).unwrap();
         assert_eq!(lent(&exporter), (inode(&second), true));
         drop(ticket);
         assert!(soon(|| !exporter.held()));
@@ -148,7 +138,7 @@ mod tests {
         let mut exporter = Attached::default();
         let _ticket = exporter.issue(&claim()).unwrap();
         let memory = file();
-        exporter.keep(memory.try_clone().unwrap()).unwrap();
+        exporter.keep(claim().id, memory.try_clone().unwrap()).unwrap();
         let import = || {
             let mut importer = Attached::default();
             let (descriptor, vault) = Vault::open(exporter.lend().unwrap().unwrap()).unwrap();
@@ -173,7 +163,7 @@ mod tests {
         let _ticket = exporter.issue(&claim()).unwrap();
         exporter.ticket.as_ref().unwrap().break_vault();
         let memory = file();
-        exporter.keep(memory.try_clone().unwrap()).unwrap();
+        exporter.keep(claim().id, memory.try_clone().unwrap()).unwrap();
         assert!(exporter.has_descriptor());
         assert_eq!(lent(&exporter), (inode(&memory), false));
         exporter.let_go();

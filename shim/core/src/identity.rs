@@ -7,9 +7,11 @@
 //! new inodes. That such a restore has been is seen by the time at which the process started: it is another, under the same
 //! pid. What has the number then is ours if it is of the same kind.
 
-use core::mem::{MaybeUninit, size_of};
+use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::os::fd::RawFd;
+
+use crate::control::socket;
 
 /// What tells one open file from another that has its number.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ struct Kind {
     /// `S_IFMT` of the mode.
     format: u32,
     /// `SO_TYPE` and `SO_ACCEPTCONN`, for a socket.
-    socket: Option<(i32, i32)>,
+    socket: Option<(Option<i32>, Option<i32>)>,
 }
 
 impl Identity {
@@ -87,7 +89,8 @@ impl Kind {
     fn of(fd: RawFd, status: &libc::stat) -> Self {
         let format = status.st_mode & libc::S_IFMT;
         let is_socket = format == libc::S_IFSOCK;
-        let socket = is_socket.then(|| (option(fd, libc::SO_TYPE), option(fd, libc::SO_ACCEPTCONN)));
+        let socket =
+            is_socket.then(|| (socket::option(fd, libc::SO_TYPE), socket::option(fd, libc::SO_ACCEPTCONN)));
         Self { format, socket }
     }
 }
@@ -100,16 +103,6 @@ fn status(fd: RawFd) -> Option<libc::stat> {
     }
     // SAFETY: the call succeeded, so the structure is written.
     Some(unsafe { status.assume_init() })
-}
-
-/// An option of a socket; -1 for what has none.
-fn option(fd: RawFd, name: i32) -> i32 {
-    let mut value = -1_i32;
-    let mut length = libc::socklen_t::try_from(size_of::<i32>()).unwrap_or(0);
-    let at = (&raw mut value).cast();
-    // SAFETY: writes at most the four bytes of `value`.
-    unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, at, &raw mut length) };
-    value
 }
 
 fn pid() -> i32 {

@@ -14,10 +14,10 @@ mod claim;
 mod unclaimed;
 mod vault;
 
-use core::mem::size_of;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
+use protocol::AllocationId;
 use shim_core::control::socket;
 
 pub(crate) use claim::Claim;
@@ -42,11 +42,11 @@ pub(crate) struct Ticket {
 impl Ticket {
     /// Nothing is issued yet. The second is the vault that will travel along; without one, the tickets lead nowhere once this
     /// process is gone.
-    pub(crate) fn new() -> (Self, Option<Vault>) {
+    pub(crate) fn new(id: AllocationId) -> (Self, Option<Vault>) {
         let (filler, vault) = match vault::new() {
             Ok((filler, vault)) => (Some(filler), Some(vault)),
             Err(error) => {
-                log!("a descriptor of exported memory does not keep it once this process is gone: {error}");
+                ends_with_us(id, &error);
                 (None, None)
             }
         };
@@ -60,7 +60,7 @@ impl Ticket {
         let sent = socket::send(line.as_fd(), &claim.encode(), vault.and_then(Vault::end));
         if let Err(error) = sent {
             // The user has too many descriptors on their way (`ETOOMANYREFS`), or the program has closed ours.
-            log!("a descriptor of exported memory does not keep it once this process is gone: {error}");
+            ends_with_us(claim.id, &error);
             socket::send(line.as_fd(), &claim.encode(), None)?;
         }
         self.lines.push(Kept::new(line)?);
@@ -91,6 +91,14 @@ impl Ticket {
     }
 }
 
+/// Says that the descriptors of an allocation are not as good as the driver's, and what would help.
+pub(crate) fn ends_with_us(id: AllocationId, error: &io::Error) {
+    log!(
+        "allocation {id}: its descriptors do not keep it once this process is gone ({error}); \
+         a higher limit of open descriptors (ulimit -n) lets them"
+    );
+}
+
 fn connected(line: &Kept) -> bool {
     line.get().is_none_or(|line| !socket::has_hung_up(line))
 }
@@ -98,10 +106,10 @@ fn connected(line: &Kept) -> bool {
 /// What the descriptor says, if it is a ticket, and the vault that came with it. Any number may be asked for; what is no
 /// socket of this kind is not touched.
 pub(crate) fn read(fd: RawFd) -> Option<(Claim, Option<Vault>)> {
-    if fd < 0 || option(fd, libc::SO_DOMAIN) != Some(libc::AF_UNIX) {
+    if fd < 0 || socket::option(fd, libc::SO_DOMAIN) != Some(libc::AF_UNIX) {
         return None;
     }
-    if option(fd, libc::SO_TYPE) != Some(libc::SOCK_SEQPACKET) {
+    if socket::option(fd, libc::SO_TYPE) != Some(libc::SOCK_SEQPACKET) {
         return None;
     }
     // SAFETY: a socket a moment ago; a program that closes it while it imports from it could close any descriptor.
@@ -112,16 +120,6 @@ pub(crate) fn read(fd: RawFd) -> Option<(Claim, Option<Vault>)> {
     Some((claim, vault.and_then(|end| Vault::of_ticket(end).ok())))
 }
 
-/// An option of a socket. `None` for what is none.
-fn option(fd: RawFd, name: i32) -> Option<i32> {
-    let mut value = 0_i32;
-    let mut length = libc::socklen_t::try_from(size_of::<i32>()).ok()?;
-    let at = (&raw mut value).cast();
-    // SAFETY: writes at most the four bytes of `value`; any number may be asked about.
-    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, at, &raw mut length) };
-    (result == 0).then_some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
@@ -130,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_ticket_can_be_read_again_and_again_and_brings_its_vault() {
-        let (mut ticket, vault) = Ticket::new();
+        let (mut ticket, vault) = Ticket::new(claim().id);
         let issued = ticket.issue(&claim(), vault.as_ref()).unwrap();
         ticket.fill(std::fs::File::open("/dev/null").unwrap().as_fd()).unwrap();
         for _ in 0..3 {
@@ -145,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_held_while_a_descriptor_of_it_is_open() {
-        let (mut ticket, vault) = Ticket::new();
+        let (mut ticket, vault) = Ticket::new(claim().id);
         assert!(!ticket.held(), "nobody was given one");
         let first = ticket.issue(&claim(), vault.as_ref()).unwrap();
         assert!(ticket.held());
@@ -169,7 +167,7 @@ mod tests {
 
     #[test]
     fn tickets_that_nobody_holds_cost_nothing() {
-        let (mut ticket, vault) = Ticket::new();
+        let (mut ticket, vault) = Ticket::new(claim().id);
         for _ in 0..100 {
             drop(ticket.issue(&claim(), vault.as_ref()).unwrap());
             assert!(soon(|| !ticket.held()));
@@ -179,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_issued_ticket_is_close_on_exec() {
-        let (mut ticket, _) = Ticket::new();
+        let (mut ticket, _) = Ticket::new(claim().id);
         let issued = ticket.issue(&claim(), None).unwrap();
         // SAFETY: no pointers.
         assert_eq!(unsafe { libc::fcntl(issued.as_raw_fd(), libc::F_GETFD) }, libc::FD_CLOEXEC);

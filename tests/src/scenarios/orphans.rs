@@ -26,10 +26,7 @@ pub(super) fn an_orphan_stays_one_memory_for_two_importers(stage: &mut Stage) ->
 
 /// The exporter lives on but has freed the memory, after the import of one and before that of the other.
 pub(super) fn an_exporter_that_freed_its_memory_leaves_an_orphan(stage: &mut Stage) -> Result<()> {
-    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
-    a.all(&["new x 4M device:0 fd", "fill x 0 4M 60", "export fd x"])?;
-    a.hand("fd", &b)?;
-    a.hand("fd", &c)?;
+    let [a, b, c] = handed_out(stage, "", "device:0", 60)?;
     b.all(&["import x fd", "show x 4M"])?;
     a.all(&["close fd", "drop x"])?;
     c.all(&["import x fd", "show x 4M"])?;
@@ -57,10 +54,7 @@ pub(super) fn a_descriptor_closed_just_before_a_suspend_holds_nothing(stage: &mu
 
 /// The exporter crashes after one has imported; another still imports from its copy of the descriptor.
 pub(super) fn an_importer_comes_after_the_exporter_has_crashed(stage: &mut Stage) -> Result<()> {
-    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
-    a.all(&["new x 4M device:0 fd", "fill x 0 4M 80", "export fd x"])?;
-    a.hand("fd", &b)?;
-    a.hand("fd", &c)?;
+    let [a, b, c] = handed_out(stage, "", "device:0", 80)?;
     b.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
     a.target().kill()?;
     c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
@@ -78,11 +72,7 @@ pub(super) fn a_descriptor_alone_holds_the_memory_of_an_exporter_that_is_gone(
     stage: &mut Stage,
 ) -> Result<()> {
     for (number, place) in ["device:0", "numa:0"].into_iter().enumerate() {
-        let a = stage.worker(&format!("a{number}"))?;
-        let (b, c) = (stage.worker(&format!("b{number}"))?, stage.worker(&format!("c{number}"))?);
-        a.all(&[&format!("new x 4M {place} fd"), "fill x 0 4M 90", "export fd x"])?;
-        a.hand("fd", &b)?;
-        a.hand("fd", &c)?;
+        let [a, b, c] = handed_out(stage, &number.to_string(), place, 90)?;
         match number {
             0 => a.target().kill().map(drop),
             _ => a.target().end().map(drop),
@@ -101,10 +91,7 @@ pub(super) fn a_descriptor_alone_holds_the_memory_of_an_exporter_that_is_gone(
 
 /// The same, and one of the two imports after the other has been suspended with the memory.
 pub(super) fn an_importer_comes_after_a_cycle_that_the_exporter_did_not_see(stage: &mut Stage) -> Result<()> {
-    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
-    a.all(&["new x 4M device:0 fd", "fill x 0 4M 91", "export fd x"])?;
-    a.hand("fd", &b)?;
-    a.hand("fd", &c)?;
+    let [a, b, c] = handed_out(stage, "", "device:0", 91)?;
     a.target().kill()?;
     // Once with nobody who has imported it.
     stage.cycle(&[&b, &c])?;
@@ -117,15 +104,23 @@ pub(super) fn an_importer_comes_after_a_cycle_that_the_exporter_did_not_see(stag
 
 /// The last importer lets go of the memory; the descriptor has it still.
 pub(super) fn a_descriptor_holds_the_memory_when_all_have_let_go_of_it(stage: &mut Stage) -> Result<()> {
-    let (a, b, c) = (stage.worker("a")?, stage.worker("b")?, stage.worker("c")?);
-    a.all(&["new x 4M device:0 fd", "fill x 0 4M 92", "export fd x"])?;
-    a.hand("fd", &b)?;
-    a.hand("fd", &c)?;
+    let [a, b, c] = handed_out(stage, "", "device:0", 92)?;
     a.target().end()?;
     b.all(&["import x fd", "show x 4M", "add x 0 4M 1", "sum x 0 4M", "drop x", "close fd"])?;
     c.all(&["import x fd", "show x 4M", "sum x 0 4M"])?;
     stage.cycle(&[&b, &c])?;
     c.ok("sum x 0 4M").map(drop)
+}
+
+/// An exporter of x, and two who have its descriptor and have not imported it.
+fn handed_out(stage: &Stage, suffix: &str, place: &str, seed: u32) -> Result<[Actor; 3]> {
+    let worker = |name: &str| stage.worker(&format!("{name}{suffix}"));
+    let (a, b, c) = (worker("a")?, worker("b")?, worker("c")?);
+    a.all(&[&format!("new x 4M {place} fd"), &format!("fill x 0 4M {seed}"), "export fd x"])?;
+    for importer in [&b, &c] {
+        a.hand("fd", importer)?;
+    }
+    Ok([a, b, c])
 }
 
 /// What one adds the other sees.

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int};
 use core::mem::{MaybeUninit, size_of};
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -49,6 +49,15 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     // SAFETY: and this one.
     let other = unsafe { OwnedFd::from_raw_fd(other) };
     Ok((one, other))
+}
+
+/// An option of a socket (`SOL_SOCKET`). `None` for what is none; any number may be asked about.
+pub fn option(fd: RawFd, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let (mut length, at) = (length_of::<c_int>(), (&raw mut value).cast());
+    // SAFETY: writes at most the four bytes of `value`.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, at, &raw mut length) };
+    (result == 0).then_some(value)
 }
 
 /// Whether the other end is closed altogether; one that has only ended its writing still wants its answer.

@@ -71,7 +71,8 @@ pub(crate) fn export(pin: &Pin) -> CuResult {
     unsafe { real::cuMemExportToShareableHandle((&raw mut fd).cast(), pin.real(), HandleType::POSIX_FD, 0) }?;
     // SAFETY: the driver has just opened it for us.
     let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
-    let kept = world().attached(pin, |attached| attached.keep(descriptor));
+    let keep = |what: Description| world().attached(pin, |attached| attached.keep(what.id, descriptor));
+    let kept = world().describe(pin).and_then(keep);
     kept.unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())).map_err(|error| {
         log!("the driver's descriptor cannot be kept: {error}");
         CuError::OPERATING_SYSTEM
@@ -129,7 +130,8 @@ pub(crate) unsafe fn cuMemImportFromShareableHandle(
     Ok(())
 }
 
-/// The answer for a ticket that leads to no memory: it is made up, or its exporter is gone and had no vault for it. What the driver thinks of our file helps nobody, unless it answers no call at all.
+/// The answer for a ticket that leads to no memory: it is made up, or all who had the memory are gone and left no vault with
+/// it. What the driver thinks of our socket helps nobody, unless it answers no call at all.
 fn leads_nowhere(error: CuError) -> CuError {
     match error {
         CuError::NOT_INITIALIZED | CuError::DEINITIALIZED => error,
